@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, helper
 
+from tests.support.models import model
 from torshc.base.features import Feature
 from torshc.base.options import CompileOptions
 from torshc.pipeline.compiler import prepare
@@ -46,28 +47,18 @@ def quantised_product() -> ModelProto:
         helper.make_node("DequantizeLinear", ["w", "ws"], ["wd"]),
         helper.make_node("MatMul", ["d", "wd"], ["y"]),
     ]
-    return _model(
-        nodes, TensorProto.FLOAT, {n: numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items()}
-    )
+    return model(nodes, {"x": [16, 64]}, "y", constants, 21)
 
 
 def product_of_halves() -> ModelProto:
     w = np.random.default_rng(0).standard_normal((64, 48)).astype(np.float16)
-    return _model(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])], TensorProto.FLOAT16, {"w": numpy_helper.from_array(w, "w")}
-    )
-
-
-def _model(nodes: list[object], dtype: int, constants: dict[str, TensorProto]) -> ModelProto:
-    x, y = (helper.make_tensor_value_info(n, dtype, (16, k)) for n, k in (("x", 64), ("y", 48)))
-    graph = helper.make_graph(nodes, "g", [x], [y], list(constants.values()))
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    return model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": ("float16", [16, 64])}, "y", {"w": w}, 21)
 
 
 @pytest.mark.parametrize("make", [quantised_product, product_of_halves])
 def test_a_derived_target_has_the_kernels_of_its_parent(make: object, derived: str) -> None:
-    model = make().SerializeToString()  # type: ignore[operator]
-    own, parents = (prepare(model, CompileOptions(target=t)) for t in (derived, "c"))
+    data = make().SerializeToString()  # type: ignore[operator]
+    own, parents = (prepare(data, CompileOptions(target=t)) for t in (derived, "c"))
     assert [g.kernels[0].template for g in own.units] == [g.kernels[0].template for g in parents.units]
     assert own.sources == parents.sources and any("gemm" in u.kernels[0].template for u in own.units)
 

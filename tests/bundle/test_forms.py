@@ -10,7 +10,7 @@ import onnx
 
 import torshc
 from tests.support import compilers
-from tests.support.cli_models import model as parsed
+from tests.support.models import parsed
 
 # Sums of rows, so that a workspace is needed: y = softmax(x) @ w, z = y + b
 TEXT = """<ir_version: 8, opset_import: ["" : 18]> g (float[a,4] x, float[b,3] v) => (float[m,3] y)

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.compiler_models import check, model, node
+from tests.support.compare import check
+from tests.support.models import model, node
 from torshc.base.errors import InternalError
 from torshc.bundle import build
 from torshc.bundle.cache import Cache

@@ -14,7 +14,7 @@ import pytest
 
 import torshc
 from tests.support import compilers
-from tests.support.cli_models import model as parsed
+from tests.support.models import parsed
 from torshc.base.errors import ConfigError
 from torshc.base.manifest import TensorSpec
 from torshc.base.resources import find_template

@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 import torshc
-from tests.support.compiler_models import model, node
+from tests.support.models import model, node
 from torshc.base.options import CompileOptions
 from torshc.bundle.package import SBOM, file_sha256, is_bundle
 from torshc.workbench.reweigh import set_weights

@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 
 from torshc.cli import cli
 
-from ..support.cli_models import CHAIN, STATIC, save
+from ..support.cli_models import CHAIN, STATIC
+from ..support.models import save
 
 Torshc = Callable[..., Result]
 

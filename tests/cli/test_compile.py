@@ -16,7 +16,8 @@ from torshc.base.errors import ConfigError
 from torshc.cli import cli, flags
 from torshc.workbench.depfile import rule
 
-from ..support.cli_models import CHAIN, HOSTILE, UNKNOWN, hostile, model, save
+from ..support.cli_models import CHAIN, HOSTILE, UNKNOWN, hostile
+from ..support.models import parsed, save
 from .conftest import Torshc
 
 
@@ -124,7 +125,7 @@ def test_verify_after_compile(torshc: Torshc, chain: Path) -> None:
 
 
 def test_a_depfile_names_target_as_given_and_all_files(torshc: Torshc, tmp_path: Path) -> None:
-    m = model(CHAIN)
+    m = parsed(CHAIN)
     m.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(64, np.float32), "scale"))
     (tmp_path / "in").mkdir()
     onnx.save(m, tmp_path / "in" / "m.onnx", save_as_external_data=True, location="m.bin", size_threshold=0)

@@ -16,7 +16,8 @@ from torshc.base import arrays
 from torshc.base.errors import ConfigError, RunError
 from torshc.runtime import load
 
-from ..support.cli_models import CACHED, LABELS, ODD, UNKNOWN, hostile, save
+from ..support.cli_models import CACHED, LABELS, ODD, UNKNOWN, hostile
+from ..support.models import save
 from .conftest import Torshc
 
 

@@ -16,12 +16,13 @@ from torshc.base.options import CompileOptions
 from torshc.formats import load_graph
 from torshc.targets import TARGETS
 
-from ..support.cli_models import STATIC, model
+from ..support.cli_models import STATIC
+from ..support.models import parsed
 
 
 @pytest.fixture
 def proto() -> onnx.ModelProto:
-    return model(STATIC)
+    return parsed(STATIC)
 
 
 @pytest.mark.parametrize("form", ["proto", "bytes", "path", "graph"])

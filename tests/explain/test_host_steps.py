@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import onnx
 from click.testing import CliRunner
 from onnx import TensorProto, helper
 
+from tests.support import models
+from tests.support.models import save
 from torshc.cli import cli
 
 
@@ -22,11 +23,8 @@ def model(tmp_path: Path) -> Path:
         node("NonZero", ["y"], ["places"]),
         node("Abs", ["places"], ["z"]),
     ]
-    inputs = [info("x", TensorProto.FLOAT, ["n"]), info("c", TensorProto.BOOL, [])]
-    graph = helper.make_graph(nodes, "g", inputs, [info("z", TensorProto.INT64, None)])
-    path = tmp_path / "m.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
-    return path
+    inputs = {"x": ["n"], "c": (TensorProto.BOOL, [])}
+    return save(models.model(nodes, inputs, [info("z", TensorProto.INT64, None)], opset=21), tmp_path)
 
 
 def test_text_and_json(tmp_path: Path) -> None:

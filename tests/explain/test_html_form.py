@@ -22,8 +22,9 @@ from torshc.explain import Explanation, Shown, read_measured, read_roof, to_html
 from torshc.explain.data import GroupInfo, NodeInfo, Tensor
 
 from ..support.browser import Browser, find
-from ..support.cli_models import CACHED, save
+from ..support.cli_models import CACHED
 from ..support.cli_models import CHAIN as GATED
+from ..support.models import save
 from .test_explain import CHAIN, CROSSED, HOSTILE, explained, hostile
 
 MANY = 20_000

@@ -13,7 +13,7 @@ from torshc.explain.sizes import choose_sizes
 from torshc.pipeline.compiler import prepare
 from torshc.pipeline.fitting import NoSizes
 
-from ..support.cli_models import save
+from ..support.models import save
 
 POOLED = """<ir_version: 8, opset_import: ["" : 17]>
 m (float[b, 1, n] x) => (float[b, 1, k] y) {

@@ -10,8 +10,8 @@ import onnx
 import pytest
 from onnx import helper
 
-from tests.support.compiler_models import node
 from tests.support.evaluate import Array, run
+from tests.support.models import node
 from torshc.base.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 from torshc.graph import Graph

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import torshc
-from tests.support.compiler_models import Shape, model, node
 from tests.support.evaluate import run
+from tests.support.models import Shape, model, node
 from torshc.base.errors import UnsupportedError
 from torshc.entry.inprocess import load_model
 from torshc.formats import import_model
@@ -140,8 +140,8 @@ def test_the_gradients_of_a_network_in_a_library_of_c(tmp_path: Path) -> None:
     feeds["t"] = np.array([3, 0, 1, 1, 2])
 
     def made(kind: str) -> Graph:
-        kinds = dict.fromkeys(inputs, kind) | {"t": "int64"}
-        graph = import_model(model(nodes, inputs, ["y"], dtypes=kinds).SerializeToString())
+        likes = {k: ("int64" if k == "t" else kind, s) for k, s in inputs.items()}
+        graph = import_model(model(nodes, likes, "y").SerializeToString())
         found = gradients(Builder(graph), graph.results[0], [named(graph, k) for k in "xwbvu"])
         checks = graph.outputs[len(graph.results) :]  # of indices
         graph.outputs, graph.output_names = [*found, *checks], [*(f"d{k}" for k in "xwbvu"), *("" for _ in checks)]

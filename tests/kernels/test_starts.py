@@ -24,7 +24,7 @@ from torshc.plan.finalise import finalise
 from torshc.plan.place import make_plan
 from torshc.targets.cpu.c import CTarget
 
-from ..support.compiler_models import model, node
+from ..support.models import model, node
 from ..support.run_grid import GridProgram, needs_emulator
 
 Array = np.ndarray[Any, Any]

@@ -10,10 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 import onnx
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto
 
 import torshc
 from tests.emulation.emulated import emulated_tools
+from tests.support import models
+from tests.support.models import node
 from torshc.base.errors import ModelError
 from torshc.expr import as_int, const, select
 from torshc.graph import Node, TensorType
@@ -62,22 +64,11 @@ def registered() -> Iterator[None]:
 
 def model(x: Array | None = None, **attributes: Any) -> ModelProto:
     """Neg(Leap(Exp(x))), for an input, or for a constant of which an input takes the product."""
-    nodes = [
-        helper.make_node("Exp", ["x"], ["a"]),
-        helper.make_node("Leap", ["a"], ["b"], domain=DOMAIN, name="the_leap", **attributes),
-        helper.make_node("Neg", ["b"], ["c"]),
-    ]
-    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 7])]
-    weights = []
-    if x is not None:
-        inputs = [helper.make_tensor_value_info("k", TensorProto.FLOAT, [])]
-        weights = [numpy_helper.from_array(x, "x")]
-    nodes.append(helper.make_node("Mul", ["c", "k"], ["y"]) if weights else helper.make_node("Relu", ["c"], ["y"]))
-    graph = helper.make_graph(nodes, "g", inputs, [helper.make_empty_tensor_value_info("y")], weights)
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid(DOMAIN, 1)]
-    made = helper.make_model(graph, opset_imports=opsets, ir_version=9)
-    assert isinstance(made, ModelProto)
-    return made
+    leap = node("Leap", "a", "b", domain=DOMAIN, name="the_leap", **attributes)
+    nodes = [node("Exp", "x", "a"), leap, node("Neg", "b", "c")]
+    if x is None:
+        return models.model([*nodes, node("Relu", "c", "y")], {"x": ["n", 7]}, "y", opset=18)
+    return models.model([*nodes, node("Mul", "c k", "y")], {"k": []}, "y", {"x": x}, opset=18)
 
 
 def compiled(made: ModelProto, folder: Path, **options: Any) -> Compilation:

@@ -13,8 +13,8 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import torshc
-from tests.support.compiler_models import Shape, model, node
 from tests.support.evaluate import Array
+from tests.support.models import Shape, model, node, save
 
 # Nodes, the shapes of the inputs; inputs whose names begin with i are indices below the smallest size, 1.
 CASES: dict[str, tuple[list[onnx.NodeProto], dict[str, Shape]]] = {
@@ -107,10 +107,9 @@ def test_every_size(case: str, tmp_path: Path, record_property: Callable[[str, o
     nodes, inputs = CASES[case]
     used = {i for n in nodes for i in n.input}
     weights = {k: v for k, v in WEIGHTS.items() if k in used}
-    dtypes = {name: "int64" for name in inputs if name[0] == "i"}
-    made = model(nodes, inputs, ["y"], weights, dtypes)
-    onnx.save(made, tmp_path / "m.onnx")
-    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", threads=1)
+    likes = {name: ("int64" if name[0] == "i" else "float32", list(s)) for name, s in inputs.items()}
+    made = model(nodes, likes, "y", weights)
+    torshc.compile(save(made, tmp_path), tmp_path / "m.tsc", threads=1)
     rng, empty = np.random.default_rng(0), 0
     with torshc.load(tmp_path / "m.tsc", threads=1) as compiled:
         names = list(dict.fromkeys(d for shape in inputs.values() for d in shape if isinstance(d, str)))

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.compiler_models import model, node, run
+from tests.support.compare import compiled
+from tests.support.models import model, node
 from tests.support.seeded import seeded
 from torshc.base.errors import ConfigError, ModelError
 from torshc.base.options import CompileOptions
@@ -246,7 +247,7 @@ def test_a_chain_of_products(level: int, tmp_path: Path) -> None:
         node("MatMul", "c v", "y"),
     ]
     made = model(nodes, {"x": [7, 33]}, ["y"], {"w": w, "v": v, "eighth": np.array(0.125, np.float32)})
-    got = run(made, {"x": x}, tmp_path, opt_level=level, precision="f16")["y"]
+    got = compiled(made, {"x": x}, tmp_path, opt_level=level, precision="f16")["y"]
     np.testing.assert_array_equal(got, half(np.maximum(half(x) @ w / 8, 0)) @ v)
     assert not np.array_equal(got, np.maximum(x @ w / 8, 0) @ v)
 
@@ -258,7 +259,7 @@ def test_gemm(turned: dict[str, float], level: int, tmp_path: Path) -> None:
     stood = x.T if turned.get("transA") else x
     weights = {"w": np.ascontiguousarray(w.T) if turned.get("transB") else w, "b": b}
     made = model([node("Gemm", "x w b", "y", **turned)], {"x": list(stood.shape)}, ["y"], weights)
-    got = run(made, {"x": np.ascontiguousarray(stood)}, tmp_path, opt_level=level, precision="f16")["y"]
+    got = compiled(made, {"x": np.ascontiguousarray(stood)}, tmp_path, opt_level=level, precision="f16")["y"]
     np.testing.assert_array_equal(got, half(x) @ w * turned.get("alpha", 1.0) + b * turned.get("beta", 1.0))
 
 
@@ -266,7 +267,7 @@ def test_gemm(turned: dict[str, float], level: int, tmp_path: Path) -> None:
 def test_sums_beyond_f16_are_no_infinities(level: int, tmp_path: Path) -> None:
     x = np.full((2, 16), 4096, np.float32)
     made = model([node("MatMul", "x w", "y")], {"x": [2, 16]}, ["y"], {"w": np.full((16, 3), 32, np.float32)})
-    got = run(made, {"x": x}, tmp_path, opt_level=level, precision="f16")["y"]
+    got = compiled(made, {"x": x}, tmp_path, opt_level=level, precision="f16")["y"]
     np.testing.assert_array_equal(got, np.full((2, 3), 16 * 4096 * 32, np.float32))
 
 
@@ -287,7 +288,7 @@ def test_a_residual_block(group: int, level: int, tmp_path: Path) -> None:
         node("Add", "c r", "y"),
     ]
     made = model(nodes, {"x": [2, 8, 5, 6]}, ["y"], weights)
-    got = run(made, {"x": x}, tmp_path, opt_level=level, precision="f16")["y"]
+    got = compiled(made, {"x": x}, tmp_path, opt_level=level, precision="f16")["y"]
     along = (slice(None), None, None)
     filters = w[:, :, 0, 0] if group == 1 else np.diag(w[:, 0, 0, 0])
     a = np.einsum("oi,nihw->nohw", filters, half(x)) + weights["b"][along]
@@ -299,7 +300,7 @@ def test_a_residual_block(group: int, level: int, tmp_path: Path) -> None:
 def test_a_transposed_convolution(level: int, tmp_path: Path) -> None:
     x, w = whole(1, 8, 4, 5, most=3000), whole(8, 3, 2, 2, most=3)
     made = model([node("ConvTranspose", "x w", "y", strides=[2, 2])], {"x": [1, 8, 4, 5]}, ["y"], {"w": w})
-    got = run(made, {"x": x}, tmp_path, opt_level=level, precision="f16")["y"]
+    got = compiled(made, {"x": x}, tmp_path, opt_level=level, precision="f16")["y"]
     wanted = np.einsum("nihw,iorc->nohrwc", half(x), w).reshape(1, 3, 8, 10)
     np.testing.assert_array_equal(got, wanted)
 
@@ -324,7 +325,7 @@ def test_attention_with_a_mask(precision: str, level: int, tmp_path: Path) -> No
     }
     made = model(nodes, shapes, ["y"], {"scale": np.array(0.25, np.float32)})
     feeds = {"q": q, "k": k, "v": v, "mask": mask}
-    got = run(made, feeds, tmp_path, opt_level=level, precision=precision)["y"]
+    got = compiled(made, feeds, tmp_path, opt_level=level, precision=precision)["y"]
     dtype = DTYPES[precision].numpy
     wanted = attention([x.astype(dtype) for x in (q, k, v)], mask, 0.25)
     step = {"f16": 2.0**-11, "bf16": 2.0**-8}[precision]
@@ -342,6 +343,6 @@ def test_a_value_in_another_order_is_cast_once(tmp_path: Path) -> None:
         node("MatMul", "a t", "s"),
     ]
     made = model(nodes, {"x": [2, 6, 16]}, ["s"], {"w": w})
-    got = run(made, {"x": x / 64}, tmp_path, precision="f16")["s"]
+    got = compiled(made, {"x": x / 64}, tmp_path, precision="f16")["s"]
     p = half(half(x / 64) @ w)
     assert np.max(np.abs(got - p[..., :16] @ np.swapaxes(p[..., 16:], 1, 2))) <= 2.0**-20 * np.max(np.abs(got))

@@ -10,7 +10,8 @@ import pytest
 from onnx import NodeProto
 from onnx.reference import ReferenceEvaluator
 
-from tests.support.compiler_models import model, node, run
+from tests.support.compare import compiled
+from tests.support.models import model, node
 from tests.support.seeded import seeded
 from torshc.base.options import CompileOptions
 from torshc.graph import Graph
@@ -158,7 +159,7 @@ def compiled_by(made: Any, folder: Path, **options: Any) -> Compilation:
 @pytest.mark.parametrize("bias", ["in units", "in others"])
 def test_network(kind: Any, bias: str, tmp_path: Path) -> None:
     made, feeds = network(kind, bias)
-    got = run(made, feeds, tmp_path, jobs=1)
+    got = compiled(made, feeds, tmp_path, jobs=1)
     wanted: Any = dict(zip(("c", "md_q", "y", "p"), ReferenceEvaluator(made).run(None, feeds), strict=True))
     np.testing.assert_allclose(got["c"], wanted["c"], rtol=1e-4, atol=1e-5)
     quanta = np.abs(got["md_q"].astype(int) - wanted["md_q"].astype(int))
@@ -170,7 +171,7 @@ def test_network(kind: Any, bias: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("lanes", ["x86-64-v2", "x86-64-v3"])
 def test_narrower_vectors(lanes: str, tmp_path: Path) -> None:
     made, feeds = network(np.uint8, "in units")
-    narrow, wide = (run(made, feeds, tmp_path, jobs=1, mcpu=mcpu) for mcpu in (lanes, "native"))
+    narrow, wide = (compiled(made, feeds, tmp_path, jobs=1, mcpu=mcpu) for mcpu in (lanes, "native"))
     for name, array in wide.items():
         np.testing.assert_allclose(narrow[name], array, rtol=1e-5, err_msg=name)
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.compiler_models import model, node, run
+from tests.support.compare import compiled
+from tests.support.models import model, node
 from tests.support.seeded import seeded
 from torshc.base.options import CompileOptions
 from torshc.expr import F16
@@ -100,7 +101,7 @@ def test_numbers(rows: int, lanes: str, tmp_path: Path) -> None:
     ]
     made = model(nodes, {"x": (rows, 402)}, ["y", "u", "g"], constants, opset=21)
     x = RNG.standard_normal((rows, 402)).astype(F32)
-    got = run(made, {"x": x}, tmp_path, jobs=1, mcpu=lanes)
+    got = compiled(made, {"x": x}, tmp_path, jobs=1, mcpu=lanes)
     wide = (constants["w"].astype(F32) - 128) * np.repeat(blocks, 64, 0)[:402]
     v = constants["v"].astype(F32).T
     wanted = {"y": x @ wide, "u": x @ (v * constants["vs"]), "g": x @ (v * F32(0.02)) + constants["b"]}
@@ -125,7 +126,7 @@ def test_two_weights_of_four_bits_share_a_byte(rows: int, depth: int, block: int
     ]
     made = model(nodes, {"x": (rows, depth)}, ["y"], {"w": w, "s": scale}, opset=21)
     x = RNG.standard_normal((rows, depth)).astype(F32)
-    got = run(made, {"x": x}, tmp_path, jobs=1, mcpu=lanes)["y"]
+    got = compiled(made, {"x": x}, tmp_path, jobs=1, mcpu=lanes)["y"]
     wanted = x @ (w * np.repeat(scale, block, 0)[:depth])
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
     size = (tmp_path / "m.tsc" / "weights.bin").stat().st_size

@@ -18,7 +18,7 @@ from torshc.graph.verify import verify
 from torshc.passes.interpret import run_graph
 from torshc.pipeline.compiler import prepare
 
-from ..support.compiler_models import run
+from ..support.compare import compiled
 from ..support.pass_graphs import OPTIONS, Model, dims, names, random_inputs, run_one
 
 B, H, S, D = 1, 4, 5, 8
@@ -201,7 +201,7 @@ def test_one_product_for_q_k_and_v_is_read_where_it_lies(tmp_path: Path) -> None
         model.graph.initializer.append(numpy_helper.from_array(array, name))
     feeds = {"x": rng.standard_normal((9, 2, 48)).astype(np.float32)}
     (wanted,) = ReferenceEvaluator(model).run(None, feeds)
-    np.testing.assert_allclose(run(model, feeds, tmp_path)["y"], wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(compiled(model, feeds, tmp_path)["y"], wanted, rtol=1e-4, atol=1e-5)
     prepared = prepare(load_graph(model.SerializeToString()), CompileOptions.create())
     assert [g.kind for g in explain(prepared).groups] == ["gemm", "attention", "gemm"]
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.compiler_models import model, node, run
+from tests.support.compare import compiled
+from tests.support.models import model, node
 from tests.support.seeded import seeded
 from torshc.base.options import CompileOptions
 from torshc.base.resources import rules
@@ -117,8 +118,8 @@ def test_every_pipeline_has_it(level: int) -> None:
 def test_products_of_halves_use_the_kernel_of_floats(tmp_path: Path) -> None:
     """The sum of 40 products is exact to 2^-24 of it; what is left is the result's own rounding, 2^-11."""
     x, w = (RNG.standard_normal(s).astype(np.float16) for s in ((7, 40), (40, 33)))
-    made = model([node("MatMul", "x w", "y")], {"x": [7, 40]}, ["y"], {"w": w}, {"x": "float16", "y": "float16"})
-    found = run(made, {"x": x}, tmp_path)["y"]
+    made = model([node("MatMul", "x w", "y")], {"x": ("float16", [7, 40])}, "y", {"w": w})
+    found = compiled(made, {"x": x}, tmp_path)["y"]
     np.testing.assert_allclose(found.astype(float), x.astype(float) @ w.astype(float), rtol=2**-11, atol=1e-5)
     assert found.dtype == np.float16
 
@@ -131,12 +132,11 @@ def test_recurrent_cells_of_halves_run(level: int, tmp_path: Path) -> None:
     w, r, x = (a.astype(np.float16) for a in (w, r, x))
     made = model(
         [node("RNN", "x w r", "y last", hidden_size=hidden)],
-        {"x": [steps, 2, 4]},
-        ["y", "last"],
+        {"x": x},
+        "y last",
         {"w": w, "r": r},
-        dict.fromkeys(("x", "y", "last"), "float16"),
     )
-    found = run(made, {"x": x}, tmp_path, opt_level=level)
+    found = compiled(made, {"x": x}, tmp_path, opt_level=level)
     state = np.zeros((2, hidden))
     for k in range(steps):
         state = np.tanh(x[k].astype(float) @ w[0].astype(float).T + state @ r[0].astype(float).T)

@@ -10,7 +10,8 @@ import pytest
 
 from tests.support.seeded import seeded
 
-from ..support.compiler_models import check, model, node
+from ..support.compare import check
+from ..support.models import model, node
 from ..support.slow import some_pairs
 
 RNG = seeded(0)
@@ -130,7 +131,7 @@ def test_remainders_of_constants(dtype: str, tmp_path: Path) -> None:
     """Of powers of two they are bits, which must be right below 0 too; the smallest divisor and others beside it."""
     nodes = [node("Mod", f"x m{k}", f"y{k}") for k in (1, 8, 64, 7)]
     weights = {f"m{k}": np.array(k, dtype) for k in (1, 8, 64, 7)}
-    made = model(nodes, {"x": [39]}, [f"y{k}" for k in (1, 8, 64, 7)], weights, {"x": dtype})
+    made = model(nodes, {"x": (dtype, [39])}, [f"y{k}" for k in (1, 8, 64, 7)], weights)
     info = np.iinfo(dtype)
     x = np.array([info.min, info.max, *np.arange(37) - 18], np.int64).astype(dtype)
     check(made, {"x": x}, tmp_path)
@@ -163,8 +164,6 @@ def test_norms_of_integers(tmp_path: Path) -> None:
     kinds = ("int64", "int32", "uint32", "uint64")
     nodes = [node("ReduceL2", f"{k} axis", f"l_{k}") for k in kinds]
     weights = {"axis": np.array([1])}
-    made = model(
-        nodes, dict.fromkeys(kinds, (3, 5)), [f"l_{k}" for k in kinds], weights, dict(zip(kinds, kinds, strict=True))
-    )
+    made = model(nodes, {k: (k, [3, 5]) for k in kinds}, [f"l_{k}" for k in kinds], weights)
     feeds = {k: np.arange(15).reshape(3, 5).astype(k) for k in kinds}
     check(made, feeds, tmp_path, opt_level=0)

@@ -9,7 +9,8 @@ import pytest
 
 from tests.support.seeded import seeded
 
-from ..support.compiler_models import check, model, node
+from ..support.compare import check
+from ..support.models import model, node
 
 RNG = seeded(0)
 

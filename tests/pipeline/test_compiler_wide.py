@@ -10,7 +10,8 @@ import onnx
 from torshc.base.options import CompileOptions
 from torshc.pipeline.compiler import prepare
 
-from ..support.compiler_models import check, model, node
+from ..support.compare import check
+from ..support.models import model, node
 
 
 def concatenation(count: int) -> onnx.ModelProto:

@@ -18,13 +18,14 @@ from torshc.pipeline.compiler import prepare
 from torshc.workbench.eject import eject
 
 from ..emulation.emulated import emulated_tools, missing
-from ..support.cli_models import CHAIN, STATIC, model
+from ..support.cli_models import CHAIN, STATIC
+from ..support.models import parsed
 
 
 @pytest.fixture
 def ejected(tmp_path: Path) -> Path:
     """The folder of the only kernel of a model that is y = relu(x)."""
-    (folder,) = eject(prepare(model(STATIC).SerializeToString(), CompileOptions()), 0, tmp_path / "kernels")
+    (folder,) = eject(prepare(parsed(STATIC).SerializeToString(), CompileOptions()), 0, tmp_path / "kernels")
     return folder
 
 
@@ -44,13 +45,13 @@ def spoiled(folder: Path) -> None:
 def test_an_edited_kernel_is_compiled_in_and_named(ejected: Path, tmp_path: Path) -> None:
     spoiled(ejected)
     kernels = ejected.parent
-    torshc.compile(model(STATIC), tmp_path / "m.tsc", kernels=kernels)
+    torshc.compile(parsed(STATIC), tmp_path / "m.tsc", kernels=kernels)
     with torshc.load(tmp_path / "m.tsc") as loaded:
         (y,) = loaded(x=np.ones((2, 8), np.float32))
     assert y.reshape(-1).tolist() == [7.0] + [1.0] * 15
     manifest = json.loads((tmp_path / "m.tsc" / "manifest.json").read_text())
     assert [k["pinned"] for k in manifest["kernels"]] == [True]
-    found = explain(prepare(model(STATIC).SerializeToString(), CompileOptions(kernels=kernels)))
+    found = explain(prepare(parsed(STATIC).SerializeToString(), CompileOptions(kernels=kernels)))
     assert f"{ejected.name}/kernel.c" in to_text(found).partition("pinned")[2]
     assert "kernel.c" in group_text(found, 0)
 
@@ -67,17 +68,17 @@ def test_the_program_checks_and_times(ejected: Path) -> None:
 def test_a_stale_kernel_is_refused_by_name(ejected: Path, tmp_path: Path) -> None:
     options = {"kernels": ejected.parent, "emit": "source"}
     with pytest.raises(ConfigError, match=f"{ejected.name} is stale: .*buffer 0 is 96 bytes of f32, not 64 bytes"):
-        torshc.compile(model(STATIC.replace("[2,8]", "[3,8]")), tmp_path / "m.tsc", **options)
+        torshc.compile(parsed(STATIC.replace("[2,8]", "[3,8]")), tmp_path / "m.tsc", **options)
     with pytest.raises(ConfigError, match=f"{ejected.name} is stale: no group of this model is made of Relu"):
-        torshc.compile(model(CHAIN), tmp_path / "m.tsc", **options)
+        torshc.compile(parsed(CHAIN), tmp_path / "m.tsc", **options)
     with pytest.raises(ConfigError, match=r"is stale: (.|\n)*target is cuda, not c"):
-        torshc.compile(model(STATIC), tmp_path / "m.tsc", target="cuda", **options)
+        torshc.compile(parsed(STATIC), tmp_path / "m.tsc", target="cuda", **options)
 
 
 def test_a_kernel_of_another_type_is_refused_by_the_compiler(ejected: Path, tmp_path: Path) -> None:
     edit(ejected, "void *const *buf", "float **buf")
     with pytest.raises(ToolchainError, match=f"{ejected.name}/kernel.c:\\d+"):
-        torshc.compile(model(STATIC), tmp_path / "m.tsc", kernels=ejected.parent)
+        torshc.compile(parsed(STATIC), tmp_path / "m.tsc", kernels=ejected.parent)
 
 
 def test_damage_is_told_at_once(ejected: Path, tmp_path: Path) -> None:
@@ -87,9 +88,9 @@ def test_damage_is_told_at_once(ejected: Path, tmp_path: Path) -> None:
     (ejected.parent / "other").mkdir()
     (ejected.parent / "other" / "contract.json").write_text("[" * 5000)
     with pytest.raises(ConfigError, match=r"it was altered(.|\n)*other: the kernel cannot be read"):
-        torshc.compile(model(STATIC), tmp_path / "m.tsc", kernels=ejected.parent)
+        torshc.compile(parsed(STATIC), tmp_path / "m.tsc", kernels=ejected.parent)
     with pytest.raises(ConfigError, match="holds no ejected kernel"):
-        torshc.compile(model(STATIC), tmp_path / "m.tsc", kernels=tmp_path)
+        torshc.compile(parsed(STATIC), tmp_path / "m.tsc", kernels=tmp_path)
 
 
 @pytest.mark.parametrize(("field", "value"), [("nodes", [5]), ("kind", None), ("suffix", "/../../kernel.c")])
@@ -97,11 +98,11 @@ def test_names_that_are_none(field: str, value: Any, ejected: Path) -> None:
     body = json.loads((ejected / "contract.json").read_text())
     (ejected / "contract.json").write_text(json.dumps({**body, field: value}))
     with pytest.raises(ConfigError, match="it was altered: a name in it is none"):
-        prepare(model(STATIC).SerializeToString(), CompileOptions(kernels=ejected.parent))
+        prepare(parsed(STATIC).SerializeToString(), CompileOptions(kernels=ejected.parent))
 
 
 def test_a_kernel_that_is_there_is_left_alone(ejected: Path) -> None:
-    made = prepare(model(STATIC).SerializeToString(), CompileOptions())
+    made = prepare(parsed(STATIC).SerializeToString(), CompileOptions())
     with pytest.raises(ConfigError, match="is there already"):
         eject(made, 0, ejected.parent)
     with pytest.raises(ConfigError, match="no group 5"):
@@ -109,7 +110,7 @@ def test_a_kernel_that_is_there_is_left_alone(ejected: Path) -> None:
 
 
 def test_symbolic_sizes_and_devices(tmp_path: Path) -> None:
-    chain = model(CHAIN).SerializeToString()
+    chain = parsed(CHAIN).SerializeToString()
     (folder, *_) = eject(prepare(chain, CompileOptions()), 0, tmp_path / "c", {"batch": 3})
     assert "768" in (folder / "bench.c").read_text()  # bytes of f32[3,64]
     (there, *_) = eject(prepare(chain, CompileOptions(target="cuda", emit="source")), 0, tmp_path / "cuda")
@@ -125,7 +126,7 @@ def test_symbolic_sizes_and_devices(tmp_path: Path) -> None:
 def test_an_edited_text_is_for_all_devices(tmp_path: Path) -> None:
     """A kernel of WGSL may have another text for devices with subgroups; an edited one has not."""
     text = STATIC.replace("[2,8]", "[3,1030]").replace("Relu", "Softmax")
-    source = model(text).SerializeToString()
+    source = parsed(text).SerializeToString()
     made = prepare(source, CompileOptions(target="webgpu"))
     (name,) = (Path(file).stem for file in made.sources if "." not in Path(file).stem)
     assert set(made.sources) == {f"{name}.wgsl", f"{name}.subgroups.wgsl"}
@@ -138,7 +139,7 @@ def test_an_edited_text_is_for_all_devices(tmp_path: Path) -> None:
 @pytest.mark.skipif(missing() is not None, reason=missing() or "")
 def test_the_program_of_a_device(tmp_path: Path) -> None:
     with emulated_tools():
-        made = prepare(model(CHAIN).SerializeToString(), CompileOptions(target="cuda"))
+        made = prepare(parsed(CHAIN).SerializeToString(), CompileOptions(target="cuda"))
         (folder, *_) = eject(made, 0, tmp_path, {"batch": 3})
         done = subprocess.run(["make", "-s", "-C", str(folder), "check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "error 0.00e+00 ok" in done.stdout, done.stdout + done.stderr

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from onnx import helper
 
 import torshc
-from tests.support.cli_models import model, save
+from tests.support.models import parsed, save
 from torshc.base.options import CompileOptions
 from torshc.cli import cli
 from torshc.pipeline.compiler import compile_model, prepare
@@ -58,12 +58,12 @@ SCALED = """
 
 def product(kind: str = "float") -> Any:
     """The product with weights of about 1/8, drawn from a seed; all positive, so that no result is near 0."""
-    made = model(PRODUCT.replace("TYPE", kind))
+    made = parsed(PRODUCT.replace("TYPE", kind))
     return filled(made, np.random.default_rng(0).uniform(0.002, 0.01, (64, 64)))
 
 
 def quantised(text: str) -> Any:
-    return filled(model(text), np.random.default_rng(0).integers(1, 90, (64, 64)))
+    return filled(parsed(text), np.random.default_rng(0).integers(1, 90, (64, 64)))
 
 
 def filled(made: Any, weights: np.ndarray) -> Any:
@@ -155,7 +155,7 @@ def test_notes_name_the_type() -> None:
 
 
 def terms(text: str, **options: Any) -> Tolerance:
-    (found,) = prepare(model(text).SerializeToString(), CompileOptions(**options)).tolerances
+    (found,) = prepare(parsed(text).SerializeToString(), CompileOptions(**options)).tolerances
     return found
 
 
@@ -223,7 +223,7 @@ def test_the_cause_of_a_difference(tmp_path: Path) -> None:
     sine = PRODUCT.replace("TYPE", "float").replace(
         "y = Neg(p)", "k = Constant<value_float=100.0>() z = Mul(p, k) y = Sin(z)"
     )
-    path = save(filled(model(sine), np.random.default_rng(0).uniform(-0.1, 0.1, (64, 64))), tmp_path / "sine.onnx")
+    path = save(filled(parsed(sine), np.random.default_rng(0).uniform(-0.1, 0.1, (64, 64))), tmp_path / "sine.onnx")
     found = verify_model(path, options)
     assert not found.ok and re.fullmatch(
         "rounding of bf16, which this model amplifies: in f32 it agrees to .e-.*", found.why

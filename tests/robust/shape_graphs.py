@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
+
+from tests.support.models import model, with_types
 
 from .reduce import needed
 from .shape_values import FACTORS, NUMBERS, Array, Maker, Tensor
@@ -356,13 +358,10 @@ def trim(part: Part) -> Part:
 def model_of(parts: Sequence[Part]) -> onnx.ModelProto:
     """One model of several graphs, which share the inputs."""
     read = {i for p in parts for n in p.nodes for i in n.input}
-    inputs = [helper.make_tensor_value_info(n, 1, dims) for n, dims in INPUTS.items() if n in read or n == "x2"]
+    inputs = {n: dims for n, dims in INPUTS.items() if n in read or n == "x2"}
     nodes = [n for p in parts for n in p.nodes]
-    weights = [numpy_helper.from_array(w, n) for p in parts for n, w in p.weights.items()]
-    outputs = [onnx.ValueInfoProto(name=n) for p in parts for n in p.outputs]
-    graph = helper.make_graph(nodes, "shapes", inputs, outputs, weights)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    return onnx.shape_inference.infer_shapes(made, strict_mode=True)
+    weights = {n: w for p in parts for n, w in p.weights.items()}
+    return with_types(model(nodes, inputs, [n for p in parts for n in p.outputs], weights))
 
 
 def feeds_of(made: onnx.ModelProto, binding: Sequence[int]) -> dict[str, Array]:

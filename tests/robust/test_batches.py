@@ -17,8 +17,8 @@ from onnx import helper, numpy_helper
 
 import torshc
 
-from ..support.compiler_models import node
 from ..support.compilers import needed
+from ..support.models import node
 from ..support.networks import Network
 from ..support.run_kernel import compilers, native_lanes
 from ..support.slow import SLOW

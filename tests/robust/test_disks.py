@@ -19,7 +19,7 @@ import pytest
 import torshc
 
 from ..support import compilers
-from ..support.compiler_models import model, node
+from ..support.models import model, node
 from ..support.slow import SLOW
 
 HERE = Path(__file__).parent

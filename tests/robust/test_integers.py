@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+from tests.support.models import parsed
 from torshc.base.options import CompileOptions
 from torshc.formats import load_graph
 from torshc.pipeline.compiler import compile_model
@@ -39,7 +40,7 @@ def sanitized(text: str, feeds: dict[str, Array], folder: Path) -> None:
     found = sanitize.usable()
     if found is None:
         pytest.skip("no compiler with the sanitizers' runtime is here")
-    made = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 17]> g {text}')
+    made = parsed(text, 17)
     onnx.save(made, folder / "m.onnx")
     options = CompileOptions(threads=1, keep_intermediates=True)
     compile_model(load_graph(folder / "m.onnx"), folder / "m.tsc", options)

@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tests.support.compiler_models import model, node
+from tests.support.models import model, node
 from tests.support.slow import SLOW
 
 _RUN = """

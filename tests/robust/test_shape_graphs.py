@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 import torshc
-from tests.support.compiler_models import model, node
+from tests.support.models import model, node
 from torshc.base.errors import RunError
 
 from .shape_check import BATCH, batch_of, failures, keep, shrink

@@ -11,7 +11,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import torshc
-from tests.support.compiler_models import model, node
+from tests.support.models import model, node
 from tests.support.slow import some, some_pairs
 from torshc.base.errors import ModelError, RunError
 

@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 import torshc
 from tests.emulation.emulated import emulated_tools
-from tests.support.compiler_models import model, node
+from tests.support.models import model, node
 from tests.support.slow import SLOW
 
 TINY = np.float32(1e-45)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
 import torshc
+from tests.support.models import parsed, save
 from torshc.base.errors import ModelError, RunError
 from torshc.base.options import CompileOptions
 from torshc.formats import load_graph
@@ -27,8 +27,7 @@ X = np.arange(6, dtype=F32).reshape(2, 3)
 
 
 def compiled(text: str, folder: Path, opset: int = 18, **options: Any) -> Model:
-    onnx.save(onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : {opset}]> g {text}'), folder / "m.onnx")
-    torshc.compile(folder / "m.onnx", folder / "m.tsc", threads=1, **options)
+    torshc.compile(save(parsed(text, opset), folder), folder / "m.tsc", threads=1, **options)
     return torshc.load(folder / "m.tsc", threads=1)
 
 
@@ -132,7 +131,7 @@ def test_no_wild_read_behind_indices_out_of_range(tmp_path: Path) -> None:
     found = sanitize.usable()
     if found is None:
         pytest.skip("no compiler with the sanitizers' runtime is here")
-    onnx.save(onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> g {INDICES}'), tmp_path / "m.onnx")
+    save(INDICES, tmp_path)
     graph = load_graph(tmp_path / "m.onnx")
     graph.drop_demands()  # as for targets that cannot refuse a run in its midst
     compile_model(graph, tmp_path / "m.tsc", CompileOptions(threads=1, keep_intermediates=True))
@@ -251,14 +250,14 @@ def test_what_cannot_be_out_of_range_is_not_looked_at(steps: str, tmp_path: Path
     text = f"""(float[N,3] x) => (y) <float[4,2] table = {{0, 1, 2, 3, 4, 5, 6, 7}}> {{
         none = Constant<value_ints=[0]>()  zero = Constant<value_int=0>()  one = Constant<value_int=1>()
         places = Constant<value_ints=[0, 1, 2, 3]>() {steps} }}"""
-    onnx.save(onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> g {text}'), tmp_path / "m.onnx")
+    save(text, tmp_path)
     assert not load_graph(tmp_path / "m.onnx").demands
 
 
 def test_one_look_serves_all_readers(tmp_path: Path) -> None:
     text = """(int64[K] i) => (y) <float[4,2] a = {0, 1, 2, 3, 4, 5, 6, 7}, float[4,2] b = {0, 1, 2, 3, 4, 5, 6, 7}> {
         u = Gather(a, i)  v = Gather(b, i)  y = Add(u, v) }"""
-    onnx.save(onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> g {text}'), tmp_path / "m.onnx")
+    save(text, tmp_path)
     assert len(prepare(tmp_path / "m.onnx", CompileOptions()).units) == 2
 
 

@@ -17,7 +17,7 @@ import torshc
 from torshc.workbench.bench import paired
 from torshc.workbench.verify import ort_session, run_ort
 
-from ..support.compiler_models import model, node
+from ..support.models import model, node
 
 ROUNDS, SECONDS = 7, 0.04
 Array = np.ndarray[Any, Any]

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from ..support.compiler_models import model, node
+from ..support.models import model, node
 from ..support.networks import unet
 from .beside import Times, empty_call, measured, processor
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from onnx import ModelProto
 
-import onnx
-from onnx import ModelProto, parser
+from .models import parsed
 
 # Names that would do harm in a source, a shell, a path, a terminal or a markup language.
 HOSTILE = 'x"*/\n{{ 7*7 }}\x1b[31m/../../etc/$(touch pwned)`; rm -rf ~; %s</script>'
@@ -61,14 +60,9 @@ unknown (float[2,8] x) => (float[2,8] y) {
 """
 
 
-def model(text: str) -> ModelProto:
-    """A model from ONNX's text form."""
-    return parser.parse_model(text)
-
-
 def hostile() -> ModelProto:
     """The chain with hostile names everywhere that a name may stand."""
-    m = model(CHAIN)
+    m = parsed(CHAIN)
     names = {n: f"{HOSTILE}{k}" for k, n in enumerate(("x", "scale", "gate", "mixed", "probability", "activation"))}
     for value in (*m.graph.input, *m.graph.output):
         value.name = names[value.name]
@@ -79,9 +73,3 @@ def hostile() -> ModelProto:
         node.output[:] = [names.get(n, n) for n in node.output]
     m.graph.name = m.producer_name = HOSTILE
     return m
-
-
-def save(m: ModelProto | str, path: Path) -> Path:
-    """Writes a model, from text if need be."""
-    onnx.save(model(m) if isinstance(m, str) else m, path)
-    return path

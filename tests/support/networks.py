@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from tests.support.compiler_models import Shape, model, node
+from tests.support.models import Shape, model, node, with_types
 
 Array = np.ndarray[Any, Any]
 
@@ -73,7 +73,7 @@ def mobilenet_v2(size: int = 224) -> onnx.ModelProto:
             cin = cout
     x = n.add("Flatten", n.add("GlobalAveragePool", n.conv(x, cin, 1280, 1)))
     n.nodes.append(node("Gemm", f"{x} {n.weight(1000, 1280)} {n.weight(1000, scale=0.1)}", "y", transB=1))
-    return model(n.nodes, {"x": [1, 3, size, size]}, ["y"], n.weights)
+    return with_types(model(n.nodes, {"x": [1, 3, size, size]}, ["y"], n.weights))
 
 
 def transformer(width: int = 64, heads: int = 4, layers: int = 2) -> onnx.ModelProto:
@@ -97,7 +97,7 @@ def transformer(width: int = 64, heads: int = 4, layers: int = 2) -> onnx.ModelP
         x = n.add("Add", f"{x} {n.linear(y, 4 * width, width)}")
     n.nodes.append(node("Identity", n.norm(x, width), "y"))
     shapes: dict[str, Shape] = {"x": ["batch", "seq", width], "mask": ["batch", 1, 1, "seq"]}
-    return model(n.nodes, shapes, ["y"], n.weights)
+    return with_types(model(n.nodes, shapes, ["y"], n.weights))
 
 
 def unet(mode: str = "linear", size: int | None = None, width: int = 16, levels: int = 3) -> onnx.ModelProto:
@@ -124,7 +124,7 @@ def unet(mode: str = "linear", size: int | None = None, width: int = 16, levels:
         x = n.add("Concat", f"{skip} {x}", axis=1)
         x, cin = n.conv(n.conv(x, cin + channels, channels, 3), channels, channels, 3), channels
     n.nodes.append(node("Conv", f"{x} {n.weight(1, cin, 1, 1)}", "y"))
-    return model(n.nodes, {"x": [1, 3, size or "height", size or "width"]}, ["y"], n.weights)
+    return with_types(model(n.nodes, {"x": [1, 3, size or "height", size or "width"]}, ["y"], n.weights))
 
 
 def squeezenet() -> onnx.ModelProto:

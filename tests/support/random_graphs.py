@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 
-from tests.support.compiler_models import model, node
+from tests.support.models import model, node, with_types
 
 from .zoo import Array
 
@@ -219,4 +219,4 @@ def random_graph(seed: int, size: int = 14) -> tuple[onnx.ModelProto, dict[str, 
     made = [n for n in m.shapes if n not in inputs]
     outputs = [v for v in made if v not in used or rng.random() < 0.15]
     feeds = {n: np.random.default_rng(seed).standard_normal(s).astype(np.float32) for n, s in inputs.items()}
-    return model(m.nodes, inputs, outputs, m.weights), feeds
+    return with_types(model(m.nodes, inputs, outputs, m.weights)), feeds

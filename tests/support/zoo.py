@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from tests.support.compiler_models import Shape, model, node
+from tests.support.models import Shape, model, node, with_types
 
 Array = np.ndarray[Any, Any]
 
@@ -54,7 +54,8 @@ def _make(
     rtol: float = 2e-5,
 ) -> Specimen:
     ints = ints or {}
-    made = model(nodes, inputs, outputs.split(), weights, dict.fromkeys(ints, "int64"))
+    likes = {n: ("int64" if n in ints else "float32", list(s)) for n, s in inputs.items()}
+    made = with_types(model(nodes, likes, outputs, weights))
     static = {n: tuple(d for d in s if isinstance(d, int)) for n, s in inputs.items()}
     return Specimen(made, shapes or (static,), ints, rtol)
 

@@ -26,7 +26,7 @@ from torshc.targets.isa import Isa, resolve
 from torshc.targets.toolchain import Tool, Tools
 
 from ..bundle import tiny
-from ..support.compiler_models import model, node
+from ..support.models import model, node
 from ..support.slow import SLOW
 
 

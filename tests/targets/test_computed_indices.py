@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx.reference import ReferenceEvaluator
 
 from tests.emulation.emulated import emulated_tools
-from tests.support.compiler_models import Shape, model, node, run
+from tests.support.compare import compiled, reference
+from tests.support.models import model, node
 from tests.support.seeded import seeded
 
 Array = np.ndarray[Any, Any]
@@ -58,8 +58,7 @@ def emulated() -> Iterator[None]:
 @pytest.mark.parametrize("name", CASES)
 def test_against_the_reference(name: str, target: str, tmp_path: Path) -> None:
     nodes, feeds, output = CASES[name]
-    shapes: dict[str, Shape] = {n: a.shape for n, a in feeds.items()}
-    made = model(nodes, shapes, [output], None, {n: a.dtype.name for n, a in feeds.items()})
-    (wanted,) = ReferenceEvaluator(made).run(None, feeds)
-    got = run(made, feeds, tmp_path, target=target)[output]
+    made = model(nodes, feeds, output)
+    (wanted,) = reference(made, feeds)
+    got = compiled(made, feeds, tmp_path, target=target)[output]
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.emulation.emulated import emulated_tools
-from tests.support.compiler_models import model, node, run
+from tests.support.compare import compiled
+from tests.support.models import model, node
 
 
 @pytest.mark.parametrize("target", ["cuda", "metal"])
@@ -22,9 +23,9 @@ def test_same_numbers(target: str, tmp_path: Path) -> None:
     feeds = {"x": np.zeros((7, 33), np.float32)}
     for name in ("c", target):
         (tmp_path / name).mkdir()
-    wanted = run(made, feeds, tmp_path / "c")
+    wanted = compiled(made, feeds, tmp_path / "c")
     with emulated_tools():
-        got = run(made, feeds, tmp_path / target, target=target)
+        got = compiled(made, feeds, tmp_path / target, target=target)
     np.testing.assert_allclose(got["u"], wanted["u"], rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(got["n"], wanted["n"], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(got["p"], wanted["p"], rtol=1e-5, atol=1e-5)

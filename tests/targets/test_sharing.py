@@ -14,7 +14,8 @@ import pytest
 
 import torshc
 from tests.emulation.emulated import emulated_tools
-from tests.support.compiler_models import check, model, node
+from tests.support.compare import check
+from tests.support.models import model, node
 from torshc.expr import F32, I64, Expr, axis, call, cast, const, load, select, walk
 from torshc.graph import Graph, TensorType
 from torshc.kernels.base import Buffer, Store
@@ -152,7 +153,7 @@ def test_results(target: str, tmp_path: Path) -> None:
         "one": np.array([1]),
         "table": np.array([3, 6, 0, 2, 5, 1, 4]),
     }
-    made = model(nodes, {"x": (7, 9), "i": (4,)}, ["y", last], constants, {"i": "int64"})
+    made = model(nodes, {"x": [7, 9], "i": ("int64", [4])}, ["y", last], constants)
     feeds = {"x": x, "i": np.array([6, 0, -1, 2])}
     if target == "c":
         check(made, feeds, tmp_path)

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import torshc
 from tests.robust.test_zoo import agrees, guarded_run
-from tests.support.compiler_models import model, node
+from tests.support.models import model, node
 from tests.support.zoo import zoo
 from torshc.base.errors import InternalError, UnsupportedError
 from torshc.cli import cli

@@ -9,7 +9,8 @@ import onnx
 import pytest
 
 from tests.emulation.emulated import emulated_tools
-from tests.support.compiler_models import check, model, node
+from tests.support.compare import check
+from tests.support.models import model, node
 
 NODES: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], tuple[int, ...]]] = {
     "convolution": ([node("Conv", "x w", "y", pads=[1, 1, 1, 1])], (2, 3, 6, 5), (4, 3, 3, 3)),

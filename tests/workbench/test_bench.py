@@ -18,7 +18,8 @@ from torshc.workbench import roofline as roofs
 from torshc.workbench.bench import bench_model, paired
 
 from ..emulation.emulated import emulated_tools, missing
-from ..support.cli_models import STATIC, save
+from ..support.cli_models import STATIC
+from ..support.models import save
 
 
 def test_a_profile_has_work_and_a_roof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

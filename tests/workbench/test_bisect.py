@@ -11,7 +11,8 @@ import numpy as np
 import onnx
 import pytest
 
-from tests.support.cli_models import CHAIN, save
+from tests.support.cli_models import CHAIN
+from tests.support.models import save
 from torshc.base.errors import ConfigError, ModelError, OutputError
 from torshc.base.options import CompileOptions
 from torshc.pipeline.compiler import prepare

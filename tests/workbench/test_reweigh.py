@@ -21,7 +21,8 @@ from torshc.base.options import CompileOptions
 from torshc.cli import cli
 from torshc.workbench.reweigh import set_weights
 
-from ..support.cli_models import STATIC, model
+from ..support.cli_models import STATIC
+from ..support.models import parsed
 
 RNG = seeded(0)
 Weights = dict[str, np.ndarray[Any, Any]]
@@ -92,7 +93,7 @@ def test_weights_that_unpack_to_much(files: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_another_model_or_plan_is_refused(files: Path) -> None:
-    onnx.save(model(STATIC), files / "static.onnx")
+    onnx.save(parsed(STATIC), files / "static.onnx")
     with pytest.raises(ConfigError, match=r"the weights do not fit .*m.tsc: the kernel of"):
         set_weights(files / "m.tsc", files / "static.onnx", CompileOptions())
     onnx.save(dense({**FIRST, "b": np.zeros(1, np.float32)}), files / "scalar.onnx")
@@ -104,7 +105,7 @@ def test_weights_that_cannot_be_changed(files: Path) -> None:
     torshc.compile(files / "m.onnx", files / "embedded.tsc", embed_weights=True)
     with pytest.raises(BundleError, match="inside the library"):
         set_weights(files / "embedded.tsc", files / "other.onnx", CompileOptions())
-    onnx.save(model(STATIC), files / "static.onnx")
+    onnx.save(parsed(STATIC), files / "static.onnx")
     torshc.compile(files / "static.onnx", files / "static.tsc")
     with pytest.raises(BundleError, match="has no weights"):
         set_weights(files / "static.tsc", files / "static.onnx", CompileOptions())

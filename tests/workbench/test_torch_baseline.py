@@ -15,7 +15,8 @@ from torshc.base.options import CompileOptions
 from torshc.workbench.bench import bench_model
 from torshc.workbench.torch_baseline import _mode
 
-from ..support.cli_models import STATIC, save
+from ..support.cli_models import STATIC
+from ..support.models import save
 
 MODULE = """
 import torch

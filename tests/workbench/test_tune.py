@@ -34,7 +34,8 @@ from torshc.workbench.measure import KernelBench, Variant
 from torshc.workbench.tune import tune_model
 
 from ..emulation.emulated import emulated_tools, missing
-from ..support.cli_models import STATIC, save
+from ..support.cli_models import STATIC
+from ..support.models import save
 from ..support.products import product
 
 VALUES = ((4, 2), (2, 1))

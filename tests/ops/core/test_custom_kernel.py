@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 import torshc
 from tests.emulation.emulated import emulated_tools
-from tests.support import compilers
+from tests.support import compilers, models
 from tests.support.contrib import model_of
+from tests.support.models import save
 from torshc.base.errors import ConfigError, ModelError, RunError, ToolchainError, TorshcError, UnsupportedError
 from torshc.base.options import CompileOptions
 from torshc.pipeline.compiler import prepare
@@ -123,11 +124,7 @@ def model(folder: Path, nodes: list[tuple[Any, ...]], outputs: list[str], shape:
         helper.make_node(op, list(ins), list(outs), name=f"the_{op}", domain=DOMAIN if op in own else "", **attributes)
         for op, ins, outs, attributes in nodes
     ]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
-    graph = helper.make_graph(made, "g", [x], [helper.make_empty_tensor_value_info(o) for o in outputs])
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid(DOMAIN, 1)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), folder / "m.onnx")
-    return folder / "m.onnx"
+    return save(models.model(made, {"x": shape}, outputs, opset=18), folder)
 
 
 def fan(x: Array, factor: float, powers: tuple[int, ...]) -> Array:

@@ -14,6 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 import torshc
 from tests.support.evaluate import Array
+from tests.support.models import parsed, save
 from tests.support.seeded import seeded
 from torshc.base.errors import RunError
 from torshc.runtime.model import Model
@@ -60,9 +61,8 @@ float[N, M] x, int64[K] p, int64 i => seq(float[A, M]) y_all, float[L, M] y_at, 
 def compiled(text: str, folder: Path) -> tuple[onnx.ModelProto, Model]:
     inputs, rest = text.split("=>")
     outputs, body = rest.split("{", 1)
-    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> g ({inputs}) => ({outputs}) {{ {body}')
-    onnx.save(model, folder / "m.onnx")
-    torshc.compile(folder / "m.onnx", folder / "m.tsc", threads=1)
+    model = parsed(f"({inputs}) => ({outputs}) {{ {body}")
+    torshc.compile(save(model, folder), folder / "m.tsc", threads=1)
     return model, torshc.load(folder / "m.tsc", threads=2)
 
 

@@ -19,8 +19,8 @@ from torshc.ops.nn.conv import Conv
 from torshc.targets.cpu.halves import FORMS, HalfGemmKernel, choose_form
 from torshc.targets.isa import resolve
 
-from ...support.compiler_models import model, node
 from ...support.kernels import Maker, Shape, random, sizes
+from ...support.models import model, node
 from ...support.run_kernel import Array, Program, close, compilers, kind_of, kinds, native_lanes
 
 WIDEST = max(native_lanes(), resolve().lanes)  # vectors of AVX-512 with the instructions, where this machine has them

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, helper
 from onnx.reference import ReferenceEvaluator
 
+from tests.support.models import model
 from torshc.base.errors import UnsupportedError
 from torshc.expr import F32, F64, I32, Expr, const, dim
 from torshc.graph import Graph, TensorType, Value
@@ -63,15 +64,7 @@ def model_of(kind: str, feeds: Feeds, attributes: Mapping[str, Any]) -> ModelPro
     while not present[-1]:
         present.pop()
     outs = ["Y", "Y_h", "Y_c"][: 3 if kind == "LSTM" else 2]
-    node = helper.make_node(kind, present, outs, **attributes)
-    element = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int32): TensorProto.INT32}
-    graph = helper.make_graph(
-        [node],
-        "g",
-        [helper.make_tensor_value_info(n, element[a.dtype], a.shape) for n, a in feeds.items()],
-        [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outs],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=9)
+    return model([helper.make_node(kind, present, outs, **attributes)], feeds, outs, opset=14)
 
 
 def runtime(kind: str, feeds: Feeds, attributes: Mapping[str, Any]) -> list[Array]:

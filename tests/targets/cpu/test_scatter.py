@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import torshc
-from tests.support.compiler_models import model, node
 from tests.support.kernels import Maker
+from tests.support.models import model, node, save
 from tests.support.run_kernel import Program
 from tests.support.seeded import seeded
 from torshc.expr import F32, I64
@@ -37,17 +37,15 @@ def expected(x: Any, places: Any, updates: Any, axis: int, add: bool) -> Any:
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """One model with all shapes, whose sizes only a run knows."""
-    nodes, inputs, dtypes, outputs = [], {}, {}, []
+    nodes, inputs, outputs = [], {}, []
     for k, (shape, axis, _) in enumerate(SHAPES):
-        inputs |= {f"{n}{k}": [f"{n}{k}_{d}" for d in range(len(shape))] for n in "xi"}
-        inputs[f"u{k}"] = inputs[f"i{k}"]
-        dtypes[f"i{k}"] = "int64"
+        x, i = ([f"{n}{k}_{d}" for d in range(len(shape))] for n in "xi")
+        inputs |= {f"x{k}": x, f"i{k}": ("int64", i), f"u{k}": i}
         for how in ("none", "add"):
             outputs.append(f"{how}{k}")
             nodes.append(node("ScatterElements", f"x{k} i{k} u{k}", outputs[-1], axis=axis, reduction=how))
     folder: Path = tmp_path_factory.mktemp("scatter")
-    (folder / "m.onnx").write_bytes(model(nodes, inputs, outputs, dtypes=dtypes).SerializeToString())
-    torshc.compile(folder / "m.onnx", folder / "m.tsc")
+    torshc.compile(save(model(nodes, inputs, outputs), folder), folder / "m.tsc")
     with torshc.load(folder / "m.tsc", threads=2) as loaded:
         yield loaded
 
@@ -77,15 +75,9 @@ def test_nan_and_negative_zero_are_written_as_they_are(compiled: Any) -> None:
 
 def test_halves_are_summed_in_f32(tmp_path: Path) -> None:
     """2,048 ones on 2048 in f16: one after the other each would be lost to rounding."""
-    made = model(
-        [node("ScatterElements", "x i u", "y", reduction="add")],
-        {"x": [1], "i": [2048], "u": [2048]},
-        ["y"],
-        dtypes={"x": "float16", "u": "float16", "i": "int64", "y": "float16"},
-    )
-    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
-    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc")
     feeds = {"x": np.full(1, 2048, np.float16), "i": np.zeros(2048, np.int64), "u": np.ones(2048, np.float16)}
+    made = model([node("ScatterElements", "x i u", "y", reduction="add")], feeds, "y")
+    torshc.compile(save(made, tmp_path), tmp_path / "m.tsc")
     with torshc.load(tmp_path / "m.tsc") as loaded:
         assert loaded.run(feeds)["y"] == [4096]
 
@@ -95,12 +87,12 @@ def test_results_that_lie_otherwise(perm: tuple[int, ...] | None) -> None:
     """A scatter fills its result and changes that in place; what turns it behind is no part of its kernel."""
     turn = node("Transpose", "s", "y", perm=perm) if perm else node("Flatten", "s", "y", axis=0)
     nodes = [node("ScatterND", "x i u", "s", reduction="add"), turn]
-    shapes = {"x": ["n", 5], "i": ["k", 1], "u": ["k", 5]}
+    shapes = {"x": ["n", 5], "i": ("int64", ["k", 1]), "u": ["k", 5]}
     x, u = (RNG.integers(-9, 9, s).astype(np.float32) for s in ((3, 5), (4, 5)))
     i = np.array([[0], [2], [0], [-1]])
     wanted = x.copy()
     np.add.at(wanted, i[:, 0], u)
-    with torshc.compile(model(nodes, shapes, ["y"], dtypes={"i": "int64"})) as loaded:
+    with torshc.compile(model(nodes, shapes, "y")) as loaded:
         got = loaded.run({"x": x, "i": i, "u": u})["y"]
     np.testing.assert_array_equal(got, wanted.T if perm else wanted.reshape(1, -1))
 

@@ -14,8 +14,8 @@ import pytest
 
 import torshc
 from tests.emulation.emulated import emulated_tools, missing
-from tests.support.compiler_models import model, node
 from tests.support.compilers import needed
+from tests.support.models import model, node
 from torshc.base.errors import ConfigError, ToolchainError
 from torshc.base.options import CompileOptions
 from torshc.bundle.build import build_objects, link_library

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper, parser
+from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from tests.support.ensembles import COMPARE, grown, rows
 from tests.support.kernels import Maker
+from tests.support.models import model, parsed
 from torshc.base.errors import ConfigError, RunError, UnsupportedError
 from torshc.entry.inprocess import InProcess, load_model
 from torshc.formats import load_graph
@@ -20,13 +21,8 @@ from torshc.formats import load_graph
 Array = np.ndarray[Any, Any]
 
 
-def model(text: str) -> onnx.ModelProto:
-    made: onnx.ModelProto = parser.parse_model('<ir_version: 8, opset_import: ["": 18]> g ' + text)
-    return made
-
-
 def loaded(text: str, **options: Any) -> InProcess:
-    return load_model(load_graph(model(text).SerializeToString()), **options)
+    return load_model(load_graph(parsed(text).SerializeToString()), **options)
 
 
 def drawn(*shape: int) -> Array:
@@ -147,11 +143,7 @@ def product() -> InProcess:
 
 
 def one_node(node: onnx.NodeProto, x: Array, weights: dict[str, Array]) -> onnx.ModelProto:
-    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in node.output if n]
-    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)
-    constants = [numpy_helper.from_array(a, n) for n, a in weights.items()]
-    graph = helper.make_graph([node], "g", [given], ports, constants)
-    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 18)])
+    return model([node], {"x": x}, [o for o in node.output if o], weights, 18)
 
 
 def agrees(node: onnx.NodeProto, x: Array, weights: dict[str, Array]) -> None:
@@ -208,12 +200,8 @@ def test_convolutions(channels: int, filters: int, groups: int, attributes: dict
     """Weights are constants, so the oracle is the same convolution by the definition."""
     w = drawn(filters, channels // groups, 3, 3)
     conv = helper.make_node("Conv", ["x", "w"], ["y"], **attributes, group=groups)
-    ports = [
-        helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", (2, channels, 7, 5)), ("y", None))
-    ]
-    graph = helper.make_graph([conv], "g", ports[:1], ports[1:], [numpy_helper.from_array(w, "w")])
-    made = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 18)])
     x = drawn(2, channels, 7, 5)
+    made = one_node(conv, x, {"w": w})
     (want,) = ReferenceEvaluator(made).run(None, {"x": x})
     (got,) = load_model(load_graph(made.SerializeToString()))(x)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
