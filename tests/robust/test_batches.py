@@ -155,6 +155,7 @@ def reductions() -> Rows:
     x = n.input("b", 11, 70)
     for axis in (1, 2):
         n.result(f"softmax_{axis}", n.add("Softmax", x, axis=axis))
+        n.result(f"log_softmax_{axis}", n.add("LogSoftmax", x, axis=axis))
         sums = n.add("ReduceSum", f"{x} {n.constant(np.array([axis]), np.int64)}")
         n.result(f"sum_{axis}", sums)
         n.result(f"running_sum_{axis}", n.add("CumSum", f"{x} {n.constant(np.array(axis), np.int64)}"))

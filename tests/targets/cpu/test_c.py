@@ -53,6 +53,22 @@ def test_rows_that_would_gain_nothing_ask_for_nothing(row: int | str, stages: in
 
 
 @pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize(("rows", "row"), [(3, 20), (37, 16), (50, 70), (2, 300)])
+def test_logarithms_of_sums_are_taken_of_several_rows_at_a_time(lanes: int, compiler: str, rows: int, row: int) -> None:
+    x = random(np.random.default_rng(4), (rows, row))
+    x[1] = -np.inf  # its sum is NaN, and no other row's
+    m = Maker()
+    less = m.add("Sub", v := m.input(rows, row), m.add("ReduceMax", v, axes=(1,)))
+    graph = m.output(m.add("Sub", less, m.add("Log", m.add("ReduceSum", m.add("Exp", less), axes=(1,)))))
+    program = Program(graph, machine=Machine(lanes=lanes, compiler=kind_of(compiler)), compiler=compiler)
+    with np.errstate(invalid="ignore"):
+        wide = (x - x.max(axis=1, keepdims=True)).astype(np.float64)
+    wanted = wide - np.log(np.exp(wide).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(program.run(x)[0], wanted, rtol=0, atol=1e-6)
+    assert ("all_f0" in program.launches[0].source) == (lanes > 1 and row <= 256)
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i64"])
 def test_sums_of_columns_take_many_in_one_pass(lanes: int, compiler: str, dtype: str) -> None:
     """Half of the registers hold sums; what is left of a row takes fewer, then single vectors, then less than one."""

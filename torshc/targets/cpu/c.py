@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from ...base.features import Feature, Features
-from ...expr import I64, NARROW, DType, Expr, acc, as_int, call, const, locals_of, substitute, walk
+from ...expr import F32, I64, NARROW, DType, Expr, acc, as_int, call, const, locals_of, rebuild, substitute, walk
 from ...expr.affine import contains
 from ...expr.derived import Derived
 from ...kernels.axes import product
@@ -24,7 +25,26 @@ from .vector_functions import function_text, functions_of
 LINE = 64  # bytes that memory brings at once
 NEAR_ROW = 16384  # elements up to which a row and the next are in a near cache together
 
+ROW_BESIDE = 256  # elements up to which sixteen rows stay in the nearest cache
+
 _HORIZONTAL = {"add": "hsum", "mul": "hprod", "max": "hmax", "min": "hmin", "or": "hany", "and": "hall"}
+
+
+@dataclass(frozen=True)
+class RowsBeside:
+    """The last pass over rows of which several are reduced before.
+
+    Attributes:
+        results: names of what a row is reduced to, as far as it is needed.
+        operands: those of them that functions take.
+        functions: what is computed from these for several rows at a time, by name.
+        elements: the stores, in which these names stand for the functions.
+    """
+
+    results: tuple[str, ...]
+    operands: tuple[str, ...]
+    functions: Mapping[str, Expr]
+    elements: tuple[Store, ...]
 
 
 class Printer(IndexPrinter):
@@ -190,6 +210,37 @@ class Printer(IndexPrinter):
             and size is not None and self.lanes < size <= k.chunk and size % self.lanes > 0
             and not (k.several and size >= 4 * self.lanes)
         )  # fmt: skip
+
+    @cached_property
+    def beside(self) -> RowsBeside | None:
+        """How rows are computed several at a time; None where each is by itself.
+
+        A function such as log of a row's sum takes as long as of a whole vector of sums, which counts in short rows.
+        """
+        k = self.kernel
+        assert isinstance(k, RowKernel)
+        length = as_int(product([r.args[0] for r in k.reduce]))
+        if self.lanes == 1 or not k.across or k.kept or k.row or length is None or length > ROW_BESIDE:
+            return None
+        functions, pending = dict[Expr, Expr](), [s.value for s in k.element]
+        while pending:
+            x = pending.pop()
+            parts = locals_of(x)
+            if parts and all(a.op == "acc" and a.dtype is F32 for a in parts) and functions_of([x]):
+                functions.setdefault(x, acc(f"f{len(functions)}", F32))
+            else:
+                pending.extend(x.args if x.op != "load" else ())
+        elements = [Store(s.buffer, s.offset, rebuild(s.value, functions.get)) for s in k.element]
+        operands = {a for x in functions for a in locals_of(x)}
+        results = operands | {a for s in elements for a in locals_of(s.value) if a.op == "acc"} - {*functions.values()}
+        if not functions or any(x.dtype is not F32 for x in (*functions, *results)):
+            return None
+        return RowsBeside(
+            tuple(sorted(str(a.data) for a in results)),
+            tuple(sorted(str(a.data) for a in operands)),
+            {str(f.data): x for x, f in functions.items()},
+            tuple(elements),
+        )
 
     def row_position(self) -> str:
         """Position in a scratch row at the first lane of the block."""
