@@ -102,7 +102,7 @@ class Given:
     def _shape(self, tensor: Tensor, shape: Sequence[int]) -> None:
         dims = (c_int64 * max(len(shape), 1))(*shape)
         self.held.append(dims)
-        tensor.ndim, tensor.shape = len(shape), cast(dims, POINTER(c_int64))
+        tensor.ndim, tensor.shape = len(shape), dims  # cast() would leave cycles of objects to be collected
 
 
 def as_array(value: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
@@ -111,6 +111,9 @@ def as_array(value: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
     Raises:
         RunError: it is not one.
     """
+    plain = spec.numpy if spec.dtype != "string" else None
+    if isinstance(value, np.ndarray) and value.dtype is plain and value.ndim == len(spec.shape):
+        return value
     try:
         found = None if isinstance(value, np.ndarray) or spec.dtype == "string" else _shared(value, spec)
         array = value if isinstance(value, np.ndarray) else np.asarray(value) if found is None else found
@@ -164,8 +167,10 @@ def taken(tensor: Tensor, spec: TensorSpec) -> Any:
         places = np.frombuffer(ctypes.string_at(tensor.data, 16 * count), np.int64).reshape(count, 2).tolist()
         out[:] = [ctypes.string_at(at, size).decode(errors="replace") if size else "" for at, size in places]
         return out.reshape(shape)
-    data = ctypes.string_at(tensor.data, count * spec.numpy.itemsize) if count else b""
-    return np.frombuffer(bytearray(data), spec.numpy).reshape(shape)
+    array = np.empty(shape, spec.numpy)
+    if count:
+        ctypes.memmove(array.__array_interface__["data"][0], tensor.data, array.nbytes)
+    return array
 
 
 def _inner(tensor: Tensor, spec: TensorSpec) -> Any:
