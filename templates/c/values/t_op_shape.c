@@ -173,6 +173,27 @@ static void sort(int64_t *order, int64_t *spare, int64_t n, t_compare *compare, 
     }
 }
 
+/* The same of keys: by their bytes, the lowest first, but for those in which all keys are equal. */
+static void sort_by_keys(int64_t *order, int64_t *spare, int64_t n, const uint64_t *keys) {
+    uint64_t differ = 0;
+    for (int64_t i = 0; i < n; i++) {
+        order[i] = i;
+        differ |= keys[i] ^ keys[0];
+    }
+    for (int shift = 0; shift < 64; shift += 8) {
+        if (!(differ >> shift & 255))
+            continue;
+        int64_t starts[257] = {0};
+        for (int64_t i = 0; i < n; i++)
+            starts[(keys[i] >> shift & 255) + 1]++;
+        for (int digit = 1; digit < 256; digit++)
+            starts[digit] += starts[digit - 1];
+        for (int64_t k = 0; k < n; k++)
+            spare[starts[keys[order[k]] >> shift & 255]++] = order[k];
+        put(order, spare, n * (int64_t)sizeof *order);
+    }
+}
+
 /* ---- Unique ---- */
 
 /* What is compared: rows of keys or of strings, of equal length. */
@@ -226,7 +247,10 @@ typedef struct {
 static t_groups find_groups(const t_rows *rows, int64_t count, int sorted, int64_t *work) {
     int64_t *order = work, *spare = work + count;
     t_groups g = {0, spare, work + 2 * count, order, work + 3 * count};
-    sort(order, spare, count, compare_rows, rows);
+    if (!rows->strings && rows->length == 1)
+        sort_by_keys(order, spare, count, rows->keys);
+    else
+        sort(order, spare, count, compare_rows, rows);
     int64_t before = 0; /* g.first takes the place of what was sorted through, g.number that of the order */
     for (int64_t k = 0; k < count; k++) {
         const int64_t i = order[k];
@@ -335,12 +359,6 @@ static int suppresses(const t_box *a, const t_box *b, float ratio) {
     return shared > 0 && both > 0 && shared / both > ratio;
 }
 
-/* The greatest score first; there is no NaN among them. */
-static int compare_scores(const void *items, int64_t a, int64_t b) {
-    const float *scores = items;
-    return (scores[a] < scores[b]) - (scores[a] > scores[b]);
-}
-
 /* The first element of an operand, or a default where the operand is absent or empty. */
 static float number_or(const t_value *x, float fallback) {
     return x && t_count(x) > 0 ? *(const float *)x->data : fallback;
@@ -350,14 +368,14 @@ typedef struct {
     int64_t limit, count; /* boxes wanted; boxes there */
     float ratio;
     t_box *boxes;
-    float *scores;
+    uint64_t *keys;                 /* of scores, the greatest first */
     int64_t *place, *order, *spare; /* of what passed the threshold */
 } t_suppression;
 
 /* Selects boxes of one class from the best on; `found[3 * k + 2]` becomes the place of the k-th. */
 static int64_t suppress(const t_suppression *s, int64_t passed, int64_t *found) {
     int64_t chosen = 0;
-    sort(s->order, s->spare, passed, compare_scores, s->scores);
+    sort_by_keys(s->order, s->spare, passed, s->keys);
     for (int64_t k = 0; k < passed && chosen < s->limit; k++) {
         const int64_t box = s->place[s->order[k]];
         int64_t other = 0;
@@ -383,7 +401,7 @@ static int64_t suppress_all(const t_value *boxes, const t_value *scores, const t
             const float *from = (const float *)scores->data + (batch * classes + kind) * s->count;
             int64_t passed = 0;
             for (int64_t i = 0; i < s->count; i++) {
-                s->scores[passed] = from[i];
+                s->keys[passed] = ~key_of(from, i, scores->dtype);
                 s->place[passed] = i;
                 passed += is_limited ? from[i] > least : from[i] == from[i];
             }
@@ -407,7 +425,7 @@ int t_op_non_max_suppression(t_frame *f, const t_value *const *in, t_value *cons
     const int64_t count = boxes->shape[1], wanted = limit && t_count(limit) > 0 ? t_at(limit, 0) : 0;
     const int64_t most = wanted < 0 ? 0 : wanted < count ? wanted : count;
     const t_value bound = {.shape = {scores->shape[0], scores->shape[1], most, 3 * (int64_t)sizeof(int64_t)}};
-    const int64_t each = (int64_t)(sizeof(t_box) + 3 * sizeof(int64_t) + sizeof(float));
+    const int64_t each = (int64_t)(sizeof(t_box) + 3 * sizeof(int64_t) + sizeof(uint64_t));
     const int64_t bytes = most ? extent(&bound, 0, 4) : 0;
     if (!bytes)
         return t_make(f, out[0], T_I64, 2, (const int64_t[]){0, 3});
@@ -416,12 +434,12 @@ int t_op_non_max_suppression(t_frame *f, const t_value *const *in, t_value *cons
     int64_t *found = t_scratch(f, bytes), *place = found ? t_scratch(f, count * each) : NULL;
     int status = TORSHC_E_MEMORY;
     if (place) {
-        t_box *const box = (t_box *)(place + 3 * count);
+        uint64_t *const keys = (uint64_t *)(place + 3 * count);
         const t_suppression s = {.limit = most,
                                  .count = count,
                                  .ratio = number_or(in[3], 0),
-                                 .boxes = box,
-                                 .scores = (float *)(box + count),
+                                 .boxes = (t_box *)(keys + count),
+                                 .keys = keys,
                                  .place = place,
                                  .order = place + count,
                                  .spare = place + 2 * count};
