@@ -1,4 +1,4 @@
-"""Operators by functions in C: one in the plan, which libm computes, and one of the host, which needs zlib (-lz)."""
+"""Operators by functions in C: two in the plan, which libm computes, and one of the host, which needs zlib (-lz)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,31 @@ def bessel_j0(x):
     if x.dtype is not ops.F32:
         raise TypeError(f"BesselJ0 of {x.dtype!r}; cast it to float32")
     return ops.Work(x.type, tasks=16)
+
+
+def _integral_of_order_1(x):
+    """J1(x) is the mean of cos(t - x sin t) for t from 0 to pi."""
+    t = (np.arange(256) + 0.5) * (np.pi / 256)
+    return np.cos(t - x[..., None].astype(np.float64) * np.sin(t)).mean(-1).astype(x.dtype)
+
+
+@ops.kernel("BesselJ1", "com.example", c="bessel.c", libraries=["m"], reference=_integral_of_order_1)
+def bessel_j1(x):
+    """The Bessel function of order 1."""
+    return ops.Work(x.type, tasks=16)
+
+
+@ops.gradient_of(bessel_j0)
+def slope_of_j0(gradient, x):
+    """The derivative of J0 is -J1."""
+    return -bessel_j1(x) * gradient
+
+
+@ops.gradient_of(bessel_j1)
+def slope_of_j1(gradient, x):
+    """The derivative of J1 is J0 - J1 / x, and 1/2 at 0."""
+    slope = bessel_j0(x) - bessel_j1(x) / x
+    return ops.where(ops.equal(x, 0.0), 0.5, slope) * gradient
 
 
 @ops.kernel(

@@ -16,6 +16,7 @@ import torshc
 from tests.conformance.cases import Case, all_cases
 from tests.support.compilers import needed
 from tests.support.contrib import model_of
+from tests.support.models import model, node
 from torshc.base.errors import RunError
 from torshc.base.options import CompileOptions
 from torshc.workbench.verify import verify_bundle, verify_model
@@ -75,6 +76,27 @@ def test_functions_in_c(tmp_path: Path) -> None:
     np.save(tmp_path / "data.npy", data)
     given = [f"x0={tmp_path / 'data.npy'}"]
     assert verify_bundle(tmp_path / "m.onnx", tmp_path / "m.tsc", inputs=given, ops=[ops]).ok
+
+
+def test_gradients_of_functions_in_c(tmp_path: Path) -> None:
+    """ONNX's Gradient of J0, and of that."""
+    require_header("zlib")
+    x = np.array([-3.1, 0, 0.4, 7.5], np.float32)
+    domain, training = "com.example", "ai.onnx.preview.training"
+    nodes = [
+        node("BesselJ0", "x", "y", domain=domain),
+        node("Gradient", "x", "y1", domain=training, xs=["x"], y="y"),
+        node("Gradient", "x", "y2", domain=training, xs=["x"], y="y1"),
+    ]
+    onnx.save(model(nodes, {"x": x}), tmp_path / "m.onnx")
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", ops=SAMPLES / "ops/functions_in_c.py")
+    t = (np.arange(256) + 0.5) * (np.pi / 256)
+    order = [np.cos(n * t - x[:, None].astype(np.float64) * np.sin(t)).mean(-1) for n in range(3)]
+    with torshc.load(tmp_path / "m.tsc") as loaded:
+        found = loaded.run({"x": x})
+    # The second derivative of J0 is (J2 - J0) / 2.
+    for name, wanted in (("y", order[0]), ("y1", -order[1]), ("y2", (order[2] - order[0]) / 2)):
+        np.testing.assert_allclose(found[name], wanted, rtol=0, atol=1e-6)
 
 
 IMAGES = [case for case in all_cases() if case.operator == "ImageDecoder"]

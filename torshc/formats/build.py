@@ -15,6 +15,7 @@ from ..graph import Builder, Graph, TensorType, Value, require_fit, require_shap
 from ..ops import NONE, REGISTRY, CustomOperators, Op, SourceNode, Unsupported
 from ..ops.core.axes import require
 from ..ops.core.base import Meeting
+from ..ops.core.custom import serve_calls
 from ..ops.text import strings
 from . import called, control, differentiate, flex, legacy, schemas, unroll
 from .attribute_values import check_values
@@ -192,7 +193,7 @@ class _Importer:
         if self.problems:
             raise UnsupportedError(list(self.problems), warnings=[*self.warnings.values()])
         self.graph.warnings = [*self.warnings.values()]
-        self.graph.custom = (*self.used,)
+        self.graph.custom = tuple(dict.fromkeys((*self.used, *self.graph.custom)))
         met = (pair.symbols for pair in self.graph.constraints if isinstance(pair, Meeting))
         self.graph.meetings = frozenset(name for names in met for name in names)
         if self.model.keeps_weights:
@@ -568,3 +569,15 @@ class _Importer:
                 self.mistake(Misfit(f"output {name!r} is declared as {t.dtype!r}, and {value.type!r} was found"), scope)
             found[name] = value
         self.graph.declare_outputs(found.values(), found)
+
+
+def _call_alone(
+    node: SourceNode, domain: str, name: str, operands: Sequence[Any], attributes: Mapping[str, Any], outputs: int
+) -> Sequence[Value]:
+    """As :meth:`_Importer.apply`, when a graph is changed that was imported before."""
+    importer = _Importer(SourceModel("", SourceGraph(), {}), lenient=True, chosen={})
+    importer.graph = node.builder.graph
+    return importer.apply(node, 0, domain, name, operands, attributes, outputs)
+
+
+serve_calls(_call_alone)

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from ..base.errors import InternalError, UnsupportedError
 from ..graph import Builder, Node, Value
 from ..ops.core.base import Op, same_dim
+from ..ops.core.custom import Custom
+from ..ops.core.custom_kernel import CustomKernel
 from ..ops.core.functions import identity
 from ..ops.core.gradient import PARTS, RULES, Backward, Gradients, NoGradient, as_shape, spread, zeros
 from ..ops.core.pointwise import Pointwise
@@ -200,10 +202,24 @@ class _Way:
 
 
 def _none(op: Op, at: Backward) -> Gradients:
+    if isinstance(op, CustomKernel):
+        what = f"@ops.gradient_of({op.types.__name__})"
+        raise NoGradient(f"a function in C computes it; state its gradient by {what}, after {op.declared.place}")
     raise NoGradient
 
 
+def _of_user(op: Custom, at: Backward) -> Gradients:
+    """What the user's function states; the gradient of a result that nothing depends on is 0."""
+    builder = at.outputs[0].builder
+    given = [zeros(y) if g is None else g for y, g in zip(at.outputs, at.gradients, strict=True)]
+    slope = type(op).__gradient__
+    assert slope is not None
+    return slope(op, builder, at.inputs, given)
+
+
 def _rule_of(op: Op) -> Rule | None:
+    if isinstance(op, Custom) and type(op).__gradient__ is not None:
+        return _of_user
     found = _stated(RULES, op)
     return pointwise_gradients if found is None and isinstance(op, Pointwise) else found
 

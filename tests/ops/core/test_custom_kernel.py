@@ -19,6 +19,10 @@ from tests.support.contrib import model_of
 from tests.support.models import save
 from torshc.base.errors import ConfigError, ModelError, RunError, ToolchainError, TorshcError, UnsupportedError
 from torshc.base.options import CompileOptions
+from torshc.formats import import_model
+from torshc.gradient import gradients
+from torshc.graph import Builder
+from torshc.ops import CustomOperators
 from torshc.pipeline.compiler import prepare
 from torshc.workbench.bisect import bisect_model
 from torshc.workbench.depfile import write_depfile
@@ -483,3 +487,33 @@ def test_it_is_not_ejected(tmp_path: Path) -> None:
         ConfigError, match=rf"group {group} calls fan\(\), a function of yours\n.*edit it where it is: .*fan.c"
     ):
         eject(done, group, tmp_path / "kernels")
+
+
+HALF = """
+from torshc import ops
+
+@ops.kernel("Half", "com.example", c="half.c")
+def half(x):
+    return x.type
+"""
+SLOPES = {
+    "": r"'it'\): Half has no gradient: a function in C computes it; state its gradient by @ops.gradient_of\(half\), "
+    r"after .*mine.py:4",
+    "return 'x'": r"mine.py:8: .*Half of node 'it': TypeError: the gradient of operand 0 is 'x', and no tensor",
+    "return ops.shape(g)": r"mine.py:8: .*Half of node 'it': ValueError: the gradient of operand 0, f32\[3\], is i64",
+    "return [g, g]": r"mine.py:8: .*Half of node 'it': ValueError: 2 gradients of 1 operands",
+    "return 1 / 0": r"mine.py:10: .*Half of node 'it': ZeroDivisionError",
+}
+
+
+@pytest.mark.parametrize("body", SLOPES)
+def test_kernels_without_a_gradient_are_refused(body: str, tmp_path: Path) -> None:
+    (tmp_path / "half.c").write_text("")
+    slope = f"\n@ops.gradient_of(half)\ndef slope(g, x):\n    {body}\n" if body else ""
+    (tmp_path / "mine.py").write_text(HALF + slope)
+    x = np.zeros(3, np.float32)
+    graph = import_model(
+        model_of("Half", (x,), domain=DOMAIN).SerializeToString(), custom=CustomOperators([tmp_path / "mine.py"])
+    )
+    with pytest.raises((ConfigError, UnsupportedError), match=SLOPES[body]):
+        gradients(Builder(graph), graph.results[0], graph.inputs)

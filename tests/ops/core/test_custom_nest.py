@@ -11,11 +11,17 @@ import pytest
 
 import torshc
 from tests.emulation.emulated import emulated_tools
+from tests.gradient.differences import check_graph
 from tests.support.contrib import model_of
 from tests.support.models import Array
 from tests.support.seeded import seeded
 from torshc.base.errors import ConfigError, ModelError, TorshcError
 from torshc.base.options import CompileOptions
+from torshc.formats import import_model
+from torshc.gradient import gradients
+from torshc.graph import Builder, Graph, Value
+from torshc.ops import CustomOperators
+from torshc.passes.interpret import run_graph
 from torshc.workbench.verify import verify_model
 
 DOMAIN = "com.example"
@@ -101,3 +107,55 @@ HEAD = "from torshc import ops\n"
 def test_refused_by_file_and_line(text: str, error: type[TorshcError], message: str, tmp_path: Path) -> None:
     with pytest.raises(error, match=message):
         results(tmp_path, "F", X, text=HEAD + text)
+
+
+MORE = (
+    FILE
+    + """
+@ops.nest("Volume", "com.example", combine="mul")
+def volume(x, *, scale: float = 1.5):
+    return scale * x
+
+@ops.nest("Own", "com.example")
+def own(x, y):
+    return x * y
+
+@ops.gradient_of(own)
+def twice(gradient, x, y):
+    return [2 * y * gradient, None]
+"""
+)
+
+
+def differentiable(folder: Path, op: str, *operands: Array, **given: Any) -> tuple[Graph, dict[Value, Any]]:
+    """A graph of one operator, and what its inputs are."""
+    (folder / "mine.py").write_text(MORE)
+    model = model_of(op, operands, domain=DOMAIN, **given)
+    graph = import_model(model.SerializeToString(), custom=CustomOperators([folder / "mine.py"]))
+    return graph, {v: operands[int(v.name[1:])] for v in graph.inputs}
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "given"),
+    [
+        ("Lean", (X, ROW), {"slope": 0.25}),
+        ("LogMeanExp", (X,), {"scale": 0.5}),
+        ("LogMeanExp", (X,), {"axes": [1]}),
+        ("Reach", (X,), {"axes": [0], "keepdims": 0}),
+        ("Volume", (X[:, :4],), {"axes": [1]}),
+        ("Both", (X,), {}),
+    ],
+)
+def test_formulas_are_differentiated(
+    op: str, operands: tuple[Array, ...], given: dict[str, Any], tmp_path: Path
+) -> None:
+    graph, feeds = differentiable(tmp_path, op, *(a.astype(np.float64) for a in operands), **given)
+    check_graph(graph, graph.results[0], feeds, second=op != "Both", whole=False)
+
+
+def test_a_gradient_that_is_stated_goes_before(tmp_path: Path) -> None:
+    graph, feeds = differentiable(tmp_path, "Own", X, X + 1)
+    graph.outputs = gradients(Builder(graph), graph.results[0], graph.inputs)
+    got = run_graph(graph, feeds)
+    np.testing.assert_allclose(got[0], 2 * (X + 1))
+    assert not got[1].any()

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, get_type_hints
@@ -28,7 +29,7 @@ from typing import Any, ClassVar, TypeVar, get_type_hints
 import numpy as np
 
 from ...base.errors import ConfigError, ModelError, TorshcError, did_you_mean
-from ...graph import Value
+from ...graph import Builder, Value
 from . import scalar
 from .base import REGISTRY, Op
 from .composite import Composite
@@ -42,7 +43,11 @@ from .tensor import Tensor
 GROUP = "torshc.operators"  # entry points of packages; each names a module
 ATTRIBUTES = (bool, int, float, str, tuple[int, ...], tuple[float, ...], tuple[str, ...])
 Reference = Callable[..., Any]
+Calls = Callable[[SourceNode, str, str, Sequence[Any], Mapping[str, Any], int], Sequence[Value]]
+Slope = Callable[[Any, Builder, Sequence[Tensor | None], Sequence[Tensor]], Sequence[Tensor | None]]
 F = TypeVar("F", bound=Callable[..., Any])
+
+_CALLS: list[Calls] = []  # how a call becomes nodes where no model is read
 
 _READING: ContextVar[SourceNode | None] = ContextVar("the node of a custom operator that is being read", default=None)
 
@@ -81,11 +86,13 @@ class Custom(Op):
         declared: where.
         files: what it is made of beside the Python file: sources and headers.
         defaults: of its attributes; those that a node must have are MISSING.
+        __gradient__: gives the gradients of a node's operands, as `gradient_of` states them; None where nothing does.
     """
 
     declared: ClassVar[Declared]
     defaults: ClassVar[Mapping[str, Any]]
     files: ClassVar[tuple[Path, ...]] = ()
+    __gradient__: ClassVar[Slope | None] = None  # attributes have all other names
 
 
 class CustomComposite(Composite, Custom):
@@ -112,6 +119,66 @@ def composite(name: str, domain: str, *, reference: Reference | None = None) -> 
         return declare_operator(function, name, domain, "composite", CustomComposite, reference)
 
     return declare
+
+
+def gradient_of(operator: Callable[..., Any]) -> Callable[[F], F]:
+    """Function decorator: state the gradients of the operands of an operator that `nest` or `kernel` declares.
+
+    The function takes the gradient of the result, of several results a list; then the operands, None where one is
+    absent; then the attributes as keywords. It gives a gradient for each operand, or None for one that has none; of a
+    single operand the tensor alone.
+    """
+    cls: type[Custom] | None = getattr(operator, "__operator__", None)
+    if cls is None:
+        raise TypeError(f"gradient_of() of {operator!r}; give it the function that ops.nest or ops.kernel declares")
+    if issubclass(cls, CustomComposite):
+        raise TypeError(f"gradient_of() of {cls.name}, a composite, whose parts are differentiated")
+    if cls.__gradient__ is not None:
+        raise TypeError(f"{cls.name} has its gradient already")
+
+    def declare(function: F) -> F:
+        where = Declared("gradient", function.__code__.co_filename, function.__code__.co_firstlineno)
+
+        def slope(
+            op: Custom, b: Builder, operands: Sequence[Tensor | None], gradients: Sequence[Tensor]
+        ) -> Sequence[Tensor | None]:
+            with reading(cls, _node_alone(cls, b), where):
+                given = gradients[0] if len(gradients) == 1 else list(gradients)
+                made = function(given, *operands, **{name: getattr(op, name) for name in op.defaults})
+                found = [made] if made is None or isinstance(made, Tensor) else list(made)
+                _require_gradients(operands, found)
+            return found
+
+        cls.__gradient__ = staticmethod(slope)
+        return function
+
+    return declare
+
+
+def _require_gradients(operands: Sequence[Tensor | None], found: Sequence[Tensor | None]) -> None:
+    if len(found) > len(operands):
+        raise ValueError(f"{len(found)} gradients of {len(operands)} operands")
+    for k, (x, g) in enumerate(zip(operands, found, strict=False)):
+        if g is not None and not isinstance(g, Tensor):
+            raise TypeError(f"the gradient of operand {k} is {g!r}, and no tensor")
+        if g is not None and x is not None and (g.dtype is not x.dtype or g.rank != x.rank):
+            raise ValueError(f"the gradient of operand {k}, {x.type!r}, is {g.type!r}")
+
+
+def serve_calls(calls: Calls) -> None:
+    """Say how the calls of a function become nodes where no model is read: a front end knows."""
+    _CALLS[:] = [calls]
+
+
+def _node_alone(cls: type[Custom], b: Builder) -> SourceNode:
+    """A node for a function that runs when a graph is changed that was imported before."""
+    node = SourceNode(cls.name, 1, {}, [], 0, b)
+
+    def note(other: type[Op]) -> None:
+        b.graph.custom = tuple(dict.fromkeys((*b.graph.custom, other)))
+
+    node.apply, node.note = partial(_CALLS[0], node), note
+    return node
 
 
 def declare_operator(
@@ -250,13 +317,13 @@ def _line(error: BaseException, file: str) -> str:
 
 
 @contextmanager
-def reading(cls: type[Custom], source: SourceNode | None) -> Iterator[None]:
+def reading(cls: type[Custom], source: SourceNode | None, where: Declared | None = None) -> Iterator[None]:
     """A user's function runs: for a node it may call operators, and its faults are told with its file and line.
 
     Raises:
         ConfigError: it raised something else than an error of torshc.
     """
-    where, before = cls.declared, _READING.set(source)
+    where, before = where or cls.declared, _READING.set(source)
     try:
         yield
     except ModelError as error:
@@ -291,7 +358,10 @@ def now_reading(name: str) -> SourceNode:
     """
     node = _READING.get()
     if node is None:
-        raise TypeError(f"{name}() stands for a node; call it in the function of an operator, with tensors")
+        raise TypeError(
+            f"{name}() stands for a node; call it in the function of an operator, with tensors; what declares an "
+            "operator is ops.composite, ops.nest or ops.kernel, and ops.gradient_of states its gradient"
+        )
     return node
 
 

@@ -305,7 +305,7 @@ _GRADIENTS: dict[str, Callable[[_Reduced], Tensor]] = {
 }
 
 
-@gradient_of(Reduce)
+@gradient_of(*_GRADIENTS)
 def _reduce_gradient(op: Reduce, at: Backward) -> Tensor:
     x, kept = at.operand(0), tuple(const(1) if k in op.axes else d for k, d in enumerate(at.operand(0).shape))
 
