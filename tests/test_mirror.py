@@ -26,6 +26,7 @@ ACROSS = {
     "formats/test_forks.py": "branches of different ranks",
     "formats/test_habits.py": "what older exporters write",
     "formats/test_tolerance.py": "what deviates from ONNX and has one meaning",
+    "gradient/test_contrib_operators.py": "the gradients of all operators of other domains",
     "gradient/test_operators.py": "the gradients of all operators",
     "ops/test_extension.py": "an operator from outside",
     "ops/test_older_forms.py": "forms of older opsets",

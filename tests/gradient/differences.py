@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.support.evaluate import run_control
 from tests.support.models import node_model
-from tests.support.nodes import F64
+from tests.support.nodes import F32, F64
 from torshc.expr import const, from_numpy
 from torshc.formats import import_model
 from torshc.gradient import gradients
@@ -22,6 +22,8 @@ Array = np.ndarray[Any, Any]
 STEP = 1e-5
 # A difference is off by STEP ** 2 of the third derivative and by roundings of 1e-16 / STEP; values here are near 1.
 CLOSE = {"rtol": 2e-6, "atol": 2e-8}
+# What is computed in f32: roundings of a few 1e-7 by this step are 1e-4, and so is its square by the third derivative.
+NARROW_STEP, NARROW_CLOSE = 1e-2, {"rtol": 1e-3, "atol": 1e-3}
 
 
 def evaluate(node: Node, arrays: Sequence[Array | None]) -> list[Array]:
@@ -73,15 +75,22 @@ def graph_of(
     return graph, {v: operands[int(v.name[1:])] for v in graph.inputs}
 
 
-def check(op: str, *operands: Array | None, second: bool = True, **options: Any) -> None:
-    """Compare the gradients of an operator's first result, and their own gradients, with central differences.
+def check(
+    op: str, *operands: Array | None, second: bool = True, whole: bool = True, narrow: bool = False, **options: Any
+) -> None:
+    """Compare the gradients of an operator's first result of floats, and theirs, with central differences.
 
     Args:
         second: whether gradients of gradients are compared.
+        whole: whether first gradients are compared for each element.
+        narrow: whether the operator computes in f32, whatever its operands are.
         options: as of :func:`graph_of`.
     """
-    graph, feeds = graph_of(op, operands, **options)
-    check_graph(graph, graph.results[0], feeds, second)
+    kind = F32 if narrow else F64
+    graph, feeds = graph_of(
+        op, [a.astype(kind) if a is not None and a.dtype == F64 else a for a in operands], **options
+    )
+    check_graph(graph, next(v for v in graph.results if v.dtype.is_float), feeds, second and not narrow, whole)
 
 
 def check_graph(graph: Graph, y: Value, feeds: dict[Value, Any], second: bool, whole: bool = True) -> None:
@@ -131,13 +140,15 @@ def _compare(
 
     def total(x: Value, moved: Array) -> float:
         (y,) = run_graph(graph, {**feeds, x: moved}, evaluate)
-        return float((y.reshape(-1) * seed(y.size)).sum())
+        return float((y.reshape(-1).astype(F64) * seed(y.size)).sum())
 
     for x, g in zip(xs, got, strict=True):
         a = feeds[x]
-        assert a.dtype == F64 and g.shape == a.shape
+        assert a.dtype in (F32, F64) and g.shape == a.shape
+        step, close = (STEP, CLOSE) if a.dtype == F64 else (NARROW_STEP, NARROW_CLOSE)
         steps = np.eye(a.size) if whole else np.sin(np.arange(a.size) * 2.3 + 0.9).reshape(1, a.size)
         wanted: list[float] = [
-            (total(x, a + s) - total(x, a - s)) / (2 * STEP) for s in STEP * steps.reshape(-1, *a.shape)
+            (total(x, a + s) - total(x, a - s)) / (2 * step)
+            for s in (step * steps).astype(a.dtype).reshape(-1, *a.shape)
         ]
-        np.testing.assert_allclose(steps @ g.reshape(-1), wanted, **CLOSE, err_msg=f"{what} with respect to {x.name}")
+        np.testing.assert_allclose(steps @ g.reshape(-1), wanted, **close, err_msg=f"{what} with respect to {x.name}")

@@ -45,6 +45,7 @@ UNIT = near(2, 3, low=-0.9, high=0.9)
 ABOVE = near(2, 3, low=0.2, high=2.2)
 ROW, COLUMN, CUBE = near(3, seed=2), near(2, 1, seed=3), near(2, 3, 2)
 HIGH = CUBE + 2.5
+HEADS = near(1, 2, 3, 2), near(1, 1, 4, 2), near(1, 1, 4, 3)  # two of queries share one of keys
 
 PLAIN = [
     "Abs", "Atan", "Asinh", "Ceil", "Cos", "Cosh", "Erf", "Exp", "Floor", "HardSwish", "Identity", "Mish", "Neg",
@@ -127,12 +128,18 @@ CASES: dict[str, list[Case]] = {
     ],
     "ScatterElements": [
         case(X, ints(1, 0, 1, 1).reshape(2, 2), near(2, 2), axis=1),
-        case(X, ints(1, 0, -2, 1).reshape(2, 2), near(2, 2), axis=1, reduction="add"),
+        *(
+            case(X, ints(1, 0, -2, 1).reshape(2, 2), near(2, 2), axis=1, reduction=how)
+            for how in ("add", "mul", "max", "min")
+        ),
     ],
     "Scatter": [case(X, ints(1, 0, 2, 1).reshape(2, 2), near(2, 2), axis=1, opset=10)],
     "ScatterND": [
         case(CUBE, ints(1, 0, 1).reshape(3, 1), near(3, 3, 2)),
-        case(CUBE, ints(1, 2, -2, 0, 1, 2).reshape(3, 2), near(3, 2), reduction="add"),
+        *(
+            case(CUBE, ints(1, 2, -2, 0, 1, 2).reshape(3, 2), near(3, 2), reduction=how)
+            for how in ("add", "mul", "max", "min")
+        ),
     ],
     "TopK": [case(X, ints(2), fixed=[1], outputs=2), case(CUBE, ints(1), fixed=[1], outputs=2, axis=1, largest=0)],
     "Einsum": [
@@ -180,7 +187,26 @@ CASES: dict[str, list[Case]] = {
         case(X, ints(2, 0)), case(CUBE, ints(2, 0, 1, 1).reshape(2, 2), near(3), reduction="sum"),
     ],
     "SoftmaxCrossEntropyLoss": [case(X, ints(2, 0)), case(X, ints(2, 0), near(3, low=0.5), reduction="none")],
-    "Attention": [case(near(1, 2, 3, 2), near(1, 2, 4, 2), near(1, 2, 4, 3), opset=23, second=False)],
+    "Attention": [
+        case(*HEADS, opset=23, is_causal=1, softcap=2.0), case(*HEADS, near(3, 4), opset=23, scale=0.7),
+        case(*HEADS, np.array([[True, False, True, True]] * 3), opset=23),
+        case(near(1, 3, 4), near(1, 2, 2), near(1, 2, 2, seed=1), opset=23, q_num_heads=2, kv_num_heads=1),
+        case(*HEADS, None, near(1, 1, 2, 2), near(1, 1, 2, 3), opset=23, outputs=3),
+        case(*HEADS, None, None, None, ints(3), opset=24),
+        case(*HEADS, opset=23, qk_matmul_output_mode=3, outputs=4, second=False),
+    ],
+    "RotaryEmbedding": [
+        case(near(1, 2, 2, 4), near(5, 2), near(5, 2, seed=1), ints(1, 3).reshape(1, 2), opset=23, narrow=True),
+        case(near(1, 2, 4), near(1, 2, 1), near(1, 2, 1, seed=1), opset=23, num_heads=2, interleaved=1, narrow=True),
+    ],
+    "DequantizeLinear": [case(np.arange(6, dtype=np.int8).reshape(2, 3), near(), opset=21, narrow=True)],
+    "CenterCropPad": [case(X, ints(3, 2), fixed=[1])],
+    "SwiGLU": [case(X, Y, opset=27)],
+    "LinearAttention": [
+        case(near(1, 2, 4), near(1, 2, 4, seed=1), near(1, 2, 4, seed=2), opset=27, q_num_heads=2, kv_num_heads=2,
+             update_rule="linear", outputs=2, narrow=True),
+    ],
+    "CausalConvWithState": [case(near(1, 2, 4), near(2, 1, 3), opset=27, outputs=2, narrow=True)],
     "AffineGrid": [case(near(1, 2, 3), ints(1, 1, 3, 2), fixed=[1], align_corners=k) for k in (0, 1)],
     "Col2Im": [
         case(near(1, 4, 4), ints(3, 3), ints(2, 2), fixed=[1, 2]),
@@ -245,11 +271,11 @@ NONE = {
         QLinearMatMul QuantizeLinear RegexFullMatch SequenceLength Shape Size StringConcat StringNormalizer StringSplit
         Xor""",
     "operands are integers or texts, or there are none": """
-        BlackmanWindow Constant ConstantFill ConstantOfShape DequantizeLinear EyeLike GivenTensorFill HammingWindow
+        BlackmanWindow Constant ConstantFill ConstantOfShape EyeLike GivenTensorFill HammingWindow
         HannWindow MelWeightMatrix Range TfIdfVectorizer""",
     "numbers are drawn": "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike",
     "made of others when a model is read, of f32 alone, so that no differences are taken": """
-        Affine Crop DynamicSlice ImageScaler ParametricSoftplus RotaryEmbedding Scale ScaledTanh
+        Affine Crop DynamicSlice ImageScaler ParametricSoftplus Scale ScaledTanh
         SimplifiedLayerNormalization""",
     "the host computes them": """
         Compress ConcatFromSequence Optional OptionalGetElement SequenceAt SequenceConstruct SequenceEmpty SequenceErase
@@ -263,7 +289,10 @@ ELSEWHERE = "GRU LSTM RNN"  # in tests/ops/nn/test_recurrent_parts.py
 
 def test_every_operator_has_cases_or_a_reason() -> None:
     reasons = [name for names in (*NONE.values(), ELSEWHERE) for name in names.split()]
-    by_functions = {"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"}
+    by_functions = {
+        "CausalConvWithState", "CenterCropPad", "LinearAttention", "NegativeLogLikelihoodLoss",
+        "SoftmaxCrossEntropyLoss", "SwiGLU",
+    }  # fmt: skip
     assert sorted([*CASES, *reasons]) == sorted({name for domain, name in REGISTRY if not domain} | by_functions)
 
 

@@ -36,33 +36,77 @@ def with_gradients(graph: Graph, y: str, xs: list[str]) -> Graph:
     return graph
 
 
-def one(op: str, x: list[float], **attributes: Any) -> list[float]:
-    """The gradient of the sum of an operator's result."""
-    graph = graph_of([node(op, "x", "y", **attributes)], {"x": [len(x)]}, "y")
-    (got,) = run(with_gradients(graph, "y", ["x"]), {"x": np.array(x, F32)})
-    return got.tolist()  # type: ignore[no-any-return]
+INF, NAN = float("inf"), float("nan")
+TIES: list[tuple[str, dict[str, Any], list[list[float]], list[list[float]]]] = [
+    # An operator, its attributes, its operands, and their gradients as PyTorch 2.13 has them.
+    ("Relu", {}, [[-1, 0, -0.0, 1]], [[0, 0, 0, 1]]),
+    ("Abs", {}, [[-1, 0, -0.0, 1]], [[-1, 0, 0, 1]]),
+    ("Sign", {}, [[-1, 0, 1]], [[0, 0, 0]]),
+    ("Floor", {}, [[0.5, 1]], [[0, 0]]),
+    ("Round", {}, [[0.5, 1.5]], [[0, 0]]),
+    ("LeakyRelu", {"alpha": 0.5}, [[-1, 0, 1]], [[0.5, 0.5, 1]]),
+    ("PRelu", {}, [[-1, 0, 1], [0.5] * 3], [[0.5, 0.5, 1], [-1, 0, 0]]),
+    ("Elu", {"alpha": 2.0}, [[0, 1]], [[2, 1]]),
+    ("Celu", {"alpha": 2.0}, [[0, 1]], [[1, 1]]),
+    ("HardSigmoid", {"alpha": 0.25}, [[-2, 0, 2]], [[0, 0.25, 0]]),
+    ("HardSwish", {}, [[-3, 0, 3]], [[0, 0.5, 1]]),
+    ("ThresholdedRelu", {}, [[0, 1, 2]], [[0, 0, 1]]),
+    ("Shrink", {}, [[-0.5, 0, 0.5, 1]], [[0, 0, 0, 1]]),
+    ("Shrink", {"bias": 0.5}, [[-0.5, 0, 0.5, 1]], [[0, 0, 0, 1]]),
+    ("Softsign", {}, [[-1, 0, 1]], [[0.25, 1, 0.25]]),
+    ("Sqrt", {}, [[0, 4]], [[INF, 0.25]]),
+    ("Pow", {}, [[0, 0, -2], [2, 0, 2]], [[0, 0, -4], [0, 0, NAN]]),
+    ("Mod", {"fmod": 1}, [[5.5, -4], [2, 2]], [[1, 1], [-2, 2]]),
+    ("Max", {}, [[1, 2, 3], [2, 2, 2]], [[0, 0.5, 1], [1, 0.5, 0]]),
+    ("Max", {}, [[2], [2], [2]], [[0.25], [0.25], [0.5]]),
+    ("Min", {}, [[1, 2, 3], [2, 2, 2]], [[1, 0.5, 0], [0, 0.5, 1]]),
+    ("ReduceMax", {}, [[2, 1, 2]], [[0.5, 0, 0.5]]),
+    ("ReduceMin", {}, [[2, 1, 1]], [[0, 0.5, 0.5]]),
+    ("ReduceProd", {}, [[2, 0, 3]], [[0, 6, 0]]),
+    ("ReduceProd", {}, [[0, 0, 3]], [[0, 0, 0]]),
+    ("ReduceL1", {}, [[-2, 0, 3]], [[-1, 0, 1]]),
+    ("ReduceL2", {}, [[0, 0]], [[0, 0]]),
+    ("ReduceLogSumExp", {}, [[-INF, -INF]], [[0, 0]]),  # where PyTorch has NaN
+]
+
+
+@pytest.mark.parametrize(("op", "attributes", "operands", "wanted"), TIES)
+def test_where_slopes_jump(
+    op: str, attributes: dict[str, Any], operands: list[list[float]], wanted: list[list[float]]
+) -> None:
+    """As PyTorch has it."""
+    names = [f"x{k}" for k in range(len(operands))]
+    graph = graph_of([node(op, " ".join(names), "y", **attributes)], {n: [len(operands[0])] for n in names}, "y")
+    got = run(with_gradients(graph, "y", names), {n: np.array(x, F32) for n, x in zip(names, operands, strict=True)})
+    np.testing.assert_array_equal(got, wanted)
 
 
 @pytest.mark.parametrize(
-    ("op", "x", "wanted"),
-    [
-        ("Relu", [-1, 0, -0.0, 1], [0, 0, 0, 1]),
-        ("Abs", [-1, 0, -0.0, 1], [-1, 0, 0, 1]),
-        ("LeakyRelu", [0, 1], [np.float32(0.01).item(), 1]),
-        ("HardSigmoid", [-2.5, 0, 2.5], [0, np.float32(0.2).item(), 0]),
-        ("Sign", [0, 1], [0, 0]),
-        ("ReduceMax", [2, 1, 2], [0.5, 0, 0.5]),
-        ("ReduceMin", [2, 1, 1], [0, 0.5, 0.5]),
-        ("ReduceProd", [2, 0, 3], [0, 6, 0]),
-        ("ReduceProd", [0, 0, 3], [0, 0, 0]),
-        ("ReduceL1", [-2, 0, 3], [-1, 0, 1]),
-        ("ReduceL2", [0, 0], [0, 0]),
-        ("Sqrt", [4], [0.25]),
-    ],
+    ("how", "data", "updates"),
+    [("max", [1 / 3, 1], [1 / 3, 1 / 3, 0]), ("mul", [4, 0], [4, 4, 1])],
 )
-def test_where_slopes_jump(op: str, x: list[float], wanted: list[float]) -> None:
-    """As PyTorch has it."""
-    assert one(op, x) == wanted
+def test_ties_and_zeros_where_scattered(how: str, data: list[float], updates: list[float]) -> None:
+    """As PyTorch's scatter_reduce has it: of two updates that equal what is there, and of a 0."""
+    nodes = [node("Constant", "", "i", value_ints=[0, 0, 1]), node("ScatterElements", "x i u", "y", reduction=how)]
+    graph = graph_of(nodes, {"x": [2], "u": [3]}, "y")
+    feeds = {"x": np.array([2, 1], F32), "u": np.array([2, 2, 0], F32)}
+    got = run(with_gradients(graph, "y", ["x", "u"]), feeds)
+    for g, w in zip(got, (data, updates), strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("op", "x", "attributes", "wanted"),
+    [("TopK", [3, 1, 3, 3], {}, [1, 0, 1, 0]), ("MaxPool", [1, 1, 0, 0], {"kernel_shape": [2]}, [1, 1, 1, 0])],
+)
+def test_the_first_of_equals_is_taken(op: str, x: list[float], attributes: dict[str, Any], wanted: list[float]) -> None:
+    """Where ONNX says which place a result is from, that place has the gradient."""
+    shape = [1, 1, len(x)] if op == "MaxPool" else [len(x)]
+    inputs, outputs = ("x k", "y p") if op == "TopK" else ("x", "y")
+    k = node("Constant", "", "k", value_ints=[2])
+    graph = graph_of([k, node(op, inputs, outputs, **attributes)], {"x": shape}, "y")
+    (got,) = run(with_gradients(graph, "y", ["x"]), {"x": np.array(x, F32).reshape(shape)})
+    assert got.reshape(-1).tolist() == wanted
 
 
 def test_bounds_and_ties_of_two_operands() -> None:

@@ -11,7 +11,7 @@ out of range writes nothing, and the run is refused (:mod:`torshc.ops.core.bound
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -422,6 +422,30 @@ def _gather_nd_gradient(op: GatherND, at: Backward) -> Tensor:
     return _added((batch, *data.shape[b:]), rows, updates).reshape(*data.shape)
 
 
+def _reduced_gradient(
+    reduction: str, at: Backward, take: Callable[[Tensor], Tensor], scatter: Callable[[str, Tensor, Tensor], Tensor]
+) -> list[Tensor | None]:
+    """Of products, the largest and the least; an extreme is shared evenly by those that are equal to it.
+
+    Args:
+        take: what lies at the places of the updates.
+        scatter: does something with data and values for the places.
+    """
+    data, updates, y, g = at.operand(0), at.operand(2), at.outputs[0], at.gradient
+    if reduction == "mul":
+        is_zero = equal_tensors(updates, 0.0)
+        factors = choose(is_zero, 1.0, updates)
+        whole = take(scatter("mul", data, factors))
+        zero_count = take(scatter("add", zeros(data), choose(is_zero, 1.0, zeros(updates))))
+        alone = choose(is_zero, equal_tensors(zero_count, 1.0), equal_tensors(zero_count, 0.0))
+        others = choose(alone, whole / factors, 0.0)  # the product without this update
+        return [g * scatter("mul", zeros(data) + 1.0, updates), None, take(g) * others]
+    kept = choose(equal_tensors(data, y), 1.0, zeros(data))
+    won = choose(equal_tensors(updates, take(y)), 1.0, zeros(updates))
+    share = g / scatter("add", kept, won)
+    return [share * kept, None, take(share) * won]
+
+
 @gradient_of(ScatterElements)
 def _scatter_elements_gradient(op: ScatterElements, at: Backward) -> list[Tensor | None]:
     """Of updates what stands where they were written; of several at one place, the last has it."""
@@ -430,7 +454,11 @@ def _scatter_elements_gradient(op: ScatterElements, at: Backward) -> list[Tensor
     if op.reduction == "add":
         return [g, None, taken]
     if op.reduction != "none":
-        raise NoGradient(f"reduction {op.reduction!r}")
+
+        def scatter(reduction: str, data: Tensor, values: Tensor) -> Tensor:
+            return apply_op(ScatterElements(reduction, op.axis), data, indices, values)
+
+        return _reduced_gradient(op.reduction, at, lambda t: gather_elements(t, indices, axis=op.axis), scatter)
     numbers = indices.range(0, product(updates.shape)).reshape(*updates.shape)
     none = indices.range(-1, 1).expand(*at.operand(0).shape)
     last = gather_elements(apply_op(ScatterElements("none", op.axis), none, indices, numbers), indices, axis=op.axis)
@@ -443,13 +471,17 @@ def _scatter_nd_gradient(op: ScatterND, at: Backward) -> list[Tensor | None]:
     """As of ScatterElements."""
     data, indices, updates, g = at.operand(0), at.operand(1), at.operand(2), at.gradient
     depth = as_int(indices.shape[1]) or 0
-    if op.reduction not in ("none", "add"):
-        raise NoGradient(f"reduction {op.reduction!r}")
     if not depth:
         raise NoGradient("indices of no dimension")
     taken = apply_op(GatherND(0, depth), g, indices)
     if op.reduction == "add":
         return [g, None, taken]
+    if op.reduction != "none":
+
+        def scatter(reduction: str, data: Tensor, values: Tensor) -> Tensor:
+            return apply_op(ScatterND(reduction), data, indices, values)
+
+        return _reduced_gradient(op.reduction, at, lambda t: apply_op(GatherND(0, depth), t, indices), scatter)
     count = updates.shape[0]
     numbers, none = indices.range(0, count), indices.range(-1, 1).expand(*data.shape[:depth])
     last = apply_op(GatherND(0, depth), apply_op(ScatterND(), none, indices, numbers), indices)
