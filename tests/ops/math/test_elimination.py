@@ -10,7 +10,7 @@ import pytest
 import torshc
 from tests.support.compare import onnx_runtime
 from tests.support.contrib import compiled, model_of
-from tests.support.models import MICROSOFT, Array
+from tests.support.models import MICROSOFT, Array, model, node
 from tests.support.nodes import numbers
 from torshc.base.errors import ModelError, TorshcError
 from torshc.formats import import_model
@@ -65,6 +65,19 @@ def test_inverses(shape: tuple[int, ...], tmp_path: Path) -> None:
     (wanted,) = onnx_runtime(model, {"x0": x})
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-6)  # ONNX Runtime's are of f32
     np.testing.assert_allclose(got, np.linalg.inv(x.astype(np.float64)), rtol=1e-6, atol=1e-8)
+
+
+def test_the_gradient_of_inverses(tmp_path: Path) -> None:
+    """Of the sum of all elements, against central differences of numpy's."""
+    x = well(2, 3, 3).astype(np.float64)
+    nodes = [
+        node("Inverse", "x", "y", domain=MICROSOFT),
+        node("Gradient", "x", "y1", domain="ai.onnx.preview.training", xs=["x"], y="y"),
+    ]
+    got = compiled(model(nodes, {"x": x}), {"x": x}, tmp_path / "m")[1]
+    for k, step in enumerate(1e-5 * np.eye(x.size).reshape(-1, *x.shape)):
+        wanted = (np.linalg.inv(x + step).sum() - np.linalg.inv(x - step).sum()) / 2e-5
+        np.testing.assert_allclose(got.reshape(-1)[k], wanted, rtol=1e-6, atol=1e-9)
 
 
 def test_inverses_of_any_size(tmp_path: Path) -> None:

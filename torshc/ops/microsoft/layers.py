@@ -20,6 +20,7 @@ from ..core.bounds import demand_in_range
 from ..core.composite import composite
 from ..core.functions import equal, gather, gelu, is_inf, is_nan, reciprocal, sqrt, swish
 from ..core.functions import max as larger
+from ..core.gradient import Backward, gradient_of
 from ..core.source import SourceNode, Unsupported
 from ..core.tensor import Tensor, apply_all, apply_op, read_all, read_node
 from ..math.elimination import Elimination, eliminated
@@ -277,3 +278,11 @@ class Inverse(Elimination):
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
         return [eliminated(source, cls(**source.fields(cls)), source.required(0).shape)]
+
+
+@gradient_of(Inverse)
+def _inverse_gradient(op: Inverse, at: Backward) -> Tensor:
+    """-y' g y' of the inverse y, ' being the transpose."""
+    y = at.outputs[0]
+    turned = y.transpose(*range(y.rank - 2), y.rank - 1, y.rank - 2)
+    return -(turned @ at.gradient @ turned)
