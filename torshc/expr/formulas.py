@@ -3,7 +3,7 @@
 The polynomials are minimax fits (weighted least squares, coefficients rounded to float in turn) on the reduced interval
 named beside each; those on a long path are summed in pairs (Estrin), since latency bounds a loop over one register at a
 time. Results are within 4 ULP, and nothing needs a fused multiply-add to be right. Printers write a formula as a
-function of their language; what differs between languages is in :class:`Language`.
+function of their language; what differs between languages is in :class:`~.terms.Language`.
 """
 
 from __future__ import annotations
@@ -11,38 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from .dtype import F32, F64, I32, U32
-from .expr import Expr, Scalar, acc, const
+from .dtype import F32, F64, I32, U32, DType
+from .expr import Expr, Scalar, acc, const, walk
 from .formulas_corners import corner_formulas
+from .formulas_narrow import CONVERSIONS
 from .functions import FUNCTIONS, Function, Slope, call, cast, numpy_sigmoid
-from .terms import absolute, bits, flipped, less, masked, over, polynomial, where, with_sign
+from .terms import EXACT, Language, absolute, bits, flipped, less, masked, over, polynomial, where, with_sign
 
-
-@dataclass(frozen=True)
-class Language:
-    """What a language has of the arithmetic that formulas are made of.
-
-    Attributes:
-        exact: whether sums are computed in the order written, and NaN and infinities are not taken for absent.
-        wide: whether it has f64.
-        fused: whether its fma rounds once; asked only where there is no f64.
-        scales: whether multiplying f32 by a power of two is one instruction, whatever the power (``scale``).
-    """
-
-    exact: bool = True
-    wide: bool = True
-    fused: bool = False
-    scales: bool = False
-
-
-EXACT = Language()
 _LANGUAGE: ContextVar[Language] = ContextVar("language")  # the one that a formula is made for
 
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440054690581e-4  # the first has 10 bits: times any exponent it is exact
@@ -619,6 +600,9 @@ def _pow(x: Expr, y: Expr) -> Expr:
 # Functions that are formulas in f32, by their names in generated code after ``t_``, for both types of floats.
 ELEMENTARY = frozenset(f"{f.name}_{dtype}" for f in FUNCTIONS.values() if f.formula for dtype in ("f32", "f64"))
 
+# With the conversions of types of storage, which are formulas too.
+PRINTED = ELEMENTARY | CONVERSIONS.keys()
+
 
 def arguments_of(function: Function) -> list[str]:
     """Names of the arguments of a formula."""
@@ -626,13 +610,24 @@ def arguments_of(function: Function) -> list[str]:
     return [*signature(function.formula).parameters]
 
 
+def operands_of(formula: Expr) -> dict[str, DType]:
+    """Types of the arguments of a formula, by name."""
+    return dict(sorted((str(x.data), x.dtype) for x in walk(formula) if x.op == "acc"))
+
+
 def _rows() -> Iterator[tuple[str, Callable[[], Expr]]]:
     for f in FUNCTIONS.values():
         for kind, formula in ((F32, f.formula), (F64, f.double)):
             if formula is not None:
                 yield f"{f.name}_{kind.name}", partial(formula, *(acc(x, kind) for x in arguments_of(f)))
+    for name, convert in CONVERSIONS.items():
+        yield name, partial(_in_language, convert)
     for name, e in corner_formulas().items():
         yield name, partial(_itself, e)
+
+
+def _in_language(formula: Callable[[Language], Expr]) -> Expr:
+    return formula(_LANGUAGE.get())
 
 
 def _itself(e: Expr) -> Expr:
@@ -662,4 +657,7 @@ def formulas(language: Language) -> dict[str, Expr]:
     return {name: e for name in names if (e := find_formula(name, language)) is not None}
 
 
-__all__ = ["ELEMENTARY", "EXACT", "Language", "arguments_of", "bell", "elementary", "find_formula", "formulas"]
+__all__ = [
+    "ELEMENTARY", "EXACT", "PRINTED", "Language", "arguments_of", "bell", "elementary", "find_formula", "formulas",
+    "operands_of",
+]  # fmt: skip

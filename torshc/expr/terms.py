@@ -1,10 +1,34 @@
-"""Terms that formulas of scalar functions are made of: choices, signs, bits and polynomials."""
+"""Terms that formulas of scalar functions are made of: choices, signs, bits and polynomials; what languages have."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from .dtype import F64, U32
 from .expr import Expr, Scalar, const
 from .functions import call
+
+
+@dataclass(frozen=True)
+class Language:
+    """What a language has of the arithmetic that formulas are made of.
+
+    Attributes:
+        exact: whether sums are computed in the order written, and NaN and infinities are not taken for absent.
+        wide: whether it has f64.
+        fused: whether its fma rounds once; asked only where there is no f64.
+        scales: whether multiplying f32 by a power of two is one instruction, whatever the power (``scale``).
+        bytes: whether it has integers of 8 and 16 bits; else these lie in u32.
+    """
+
+    exact: bool = True
+    wide: bool = True
+    fused: bool = False
+    scales: bool = False
+    bytes: bool = True
+
+
+EXACT = Language()
 
 
 def where(test: Expr, a: Scalar, b: Scalar) -> Expr:
@@ -70,5 +94,6 @@ def polynomial(x: Expr, *factors: float) -> Expr:
 
 
 __all__ = [
-    "absolute", "bits", "flipped", "less", "magnitude", "masked", "merged", "over", "polynomial", "where", "with_sign",
+    "EXACT", "Language", "absolute", "bits", "flipped", "less", "magnitude", "masked", "merged", "over",
+    "polynomial", "where", "with_sign",
 ]  # fmt: skip

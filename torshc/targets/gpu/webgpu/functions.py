@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ....expr import DTYPES, F32, I64, U32, Expr, const, walk
-from ....expr.formulas import Language, formulas
+from ....expr import DTYPES, F32, I64, U32, Expr, const
+from ....expr.formulas import Language, formulas, operands_of
 from ....expr.formulas_wide import high_of, words_of
 from ....kernels.nest import Accumulator
 from ...base import environment, indented
@@ -20,7 +20,7 @@ from .words import TYPES, Needs, apply, constant, register_type
 
 JOINS = "add", "mul", "min", "max"
 JOINED = "f32", "i32", "u32", "i64", "u64"
-LANGUAGE = Language(exact=False, wide=False)  # as compilers of shaders may reorder sums
+LANGUAGE = Language(exact=False, wide=False, bytes=False)  # as compilers of shaders may reorder sums
 _PLAIN = {"div": "/", "shl": "<<", "shr": ">>"}
 
 
@@ -90,12 +90,12 @@ def _macros() -> Any:
 def _formula(name: str, e: Expr) -> Function:
     """A function that is a formula."""
     calls = Needs()
-    given = {str(x.data): register_type(x.dtype) for x in walk(e) if x.op == "acc"}
+    given = {x: register_type(dtype) for x, dtype in operands_of(e).items()}
     s = FormulaStatements(Names({}, {}, {x: x for x in given}, (), {}), calls, (), "v")
     s.expect(e)
     s.uses[e] = 1
     s.lines.append(f"return {s.emit(e)};")
-    parameters = ", ".join(f"{x}: {kind}" for x, kind in sorted(given.items()))
+    parameters = ", ".join(f"{x}: {kind}" for x, kind in given.items())
     text = _macros().formula(name, parameters, register_type(e.dtype), indented(s.lines, 4))
     return Function(tidy(text), tuple(calls))
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 
 from ....expr import BOOL, U32, DType, Expr
+from ....expr.formulas_narrow import conversions_of
 from ....kernels.base import NoKernel
-from ...index import COMPARE, OPERATORS, STORED, is_call, spell
+from ...index import COMPARE, OPERATORS, is_call, spell
 
 TYPES = {
     "f32": "f32", "i64": "vec2u", "u64": "vec2u", "i32": "i32", "i16": "i32", "i8": "i32", "u32": "u32", "u16": "u32",
@@ -20,7 +22,6 @@ _BITS = {"bitand": "&", "bitor": "|", "bitxor": "^"}
 _SHIFTS = {"shl": "<<", "shr": ">>"}
 _LOGIC = {"and": "&&", "or": "||", "xor": "!=", "eq": "==", "ne": "!="}
 _BUILT_IN = ("floor", "ceil", "round", "trunc", "abs", "sqrt", "fma")  # of f32, right in WGSL in every corner
-ROUNDED = ("as_f8e8m0_up", "as_f8e8m0_nearest")  # otherwise than stores round
 _ROUNDED_DOWN = {"floordiv": "div", "mod": "fmod"}  # the same where nothing is negative
 _CALLS = {"floordiv": "t_floordiv_i32", "mod": "t_mod_i32", "div": "t_div_i32"}
 
@@ -114,22 +115,13 @@ def apply(op: str, dtype: DType, args: Sequence[str], needs: Needs) -> str:
         return f"{args[0]} {COMPARE[op]} {args[1]}"
     if op in _BITS:
         return f" {_BITS[op]} ".join(args)
-    if op.startswith(STORED):
-        return _stored(op, args[0], needs)
+    if steps := conversions_of(op):
+        return reduce(lambda x, step: needs(f"t_{step}", x), steps, args[0])
     if op in ("raw32", "float32"):
         return f"bitcast<{'u32' if op == 'raw32' else 'f32'}>({args[0]})"
     if dtype.is_float:
         return _float(op, args, needs)
     return wrap(_integer(op, kind, args, needs), name)
-
-
-def _stored(op: str, x: str, needs: Needs) -> str:
-    """Storing as a type of storage, loading from it, or one after the other."""
-    if op in ROUNDED:
-        return needs(f"t_{op}", x)
-    how, name = next((s, op.removeprefix(s)) for s in STORED if op.startswith(s))
-    bits = x if how == "from_bits_" else needs(f"t_encode_{name}", x)
-    return bits if how == "bits_" else needs(f"t_decode_{name}", bits)
 
 
 def _float(op: str, args: Sequence[str], needs: Needs) -> str:
