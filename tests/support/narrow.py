@@ -8,6 +8,8 @@ import numpy as np
 
 from torshc.expr import DType
 
+from . import compare
+
 Array = np.ndarray[Any, Any]
 
 
@@ -32,9 +34,6 @@ def numbers(dtype: DType) -> Array:
     return np.concatenate([held, middle, *near, *binades])
 
 
-def assert_same(got: Array, want: Array) -> None:
-    """Equal, with the signs of zeros; NaN of any bits is NaN."""
-    got, want = got.astype(np.float32), want.astype(np.float32)
-    np.testing.assert_array_equal(got, want)
-    known = ~np.isnan(want)
-    np.testing.assert_array_equal(np.signbit(got[known]), np.signbit(want[known]))
+def assert_same(got: Array, wanted: Array) -> None:
+    """Equal numbers of whatever types, with the signs of zeros; NaN of any bits is NaN."""
+    compare.assert_same(got.astype(np.float32), wanted.astype(np.float32))

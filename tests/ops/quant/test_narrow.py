@@ -88,15 +88,15 @@ def casts(x: Array, whole: Array) -> tuple[list[NodeProto], dict[str, Array]]:
     return nodes, wanted
 
 
-@pytest.mark.parametrize("level", [0, 3])
-def test_casts_to_narrow_types(level: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("target, level", [("c", 0), ("c", 3), ("llvm", 3)])
+def test_casts_to_narrow_types(target: str, level: int, tmp_path: Path) -> None:
     whole = np.random.default_rng(1).uniform(-70000, 70000, 5003).astype(np.float32)
     feeds = {
         "x": floats(),
         "whole": np.concatenate([whole, whole / 4096, np.array([np.nan, 0, -0.9, 7.9, 8.0], np.float32)]),
     }
     nodes, wanted = casts(feeds["x"], feeds["whole"])
-    found = compiled(model(nodes, feeds, opset=25), feeds, tmp_path, opt_level=level)
+    found = compiled(model(nodes, feeds, opset=25), feeds, tmp_path, opt_level=level, target=target, fallback=False)
     for name, want in wanted.items():
         assert_same(found[name], want, name)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from ....expr import F32, FUNCTIONS
-from ....expr.formulas import ELEMENTARY, EXACT, arguments_of, find_formula
+from ....expr.formulas import ELEMENTARY, EXACT, PRINTED, find_formula, operands_of
 from . import prelude
 from .block import Block, Names
 from .ir import Callee, Function, Ops, Reg, constant, register, vector
@@ -17,7 +17,7 @@ def definitions(function: Function) -> Iterator[str]:
     """The texts of the functions that one calls, and of those that these call; then what is declared for all."""
     found, declared = [*function.prelude], dict(function.declarations)
     for f in found:  # which grows
-        if f.name in ELEMENTARY:
+        if f.name in PRINTED:
             text, called = _written(f)
             more = [*called.prelude]
             declared |= called.declarations
@@ -31,13 +31,13 @@ def definitions(function: Function) -> Iterator[str]:
 @lru_cache(maxsize=256)
 def _written(f: Callee) -> tuple[str, Function]:
     """A formula as a function, and what it calls."""
-    op, _, _ = f.name.rpartition("_")
-    function, formula = FUNCTIONS[op], find_formula(f.name, EXACT)
+    formula = find_formula(f.name, EXACT)
     assert formula is not None
-    accs = {x: Reg(f"%{x}", register(f.dtype), f.lanes) for x in arguments_of(function)}
+    accs = {x: Reg(f"%{x}", register(dtype), f.lanes) for x, dtype in operands_of(formula).items()}
     block = Block(Function(), Names({}, {}, (), accs, {}), None, f.lanes)
-    if function.reach < math.inf and f.dtype is F32:
-        _leave_beyond(block, accs["x"], function.reach, f"{op}f")
+    op, _, _ = f.name.rpartition("_")
+    if f.name in ELEMENTARY and FUNCTIONS[op].reach < math.inf and f.dtype is F32:
+        _leave_beyond(block, accs["x"], FUNCTIONS[op].reach, f"{op}f")
     block.expect(formula)
     result = block.splat(block.value(formula), f.lanes)
     parameters = ", ".join(x.typed for x in accs.values())

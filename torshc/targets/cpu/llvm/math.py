@@ -7,9 +7,10 @@ formula (:mod:`.functions`), a function of the prelude (``templates/llvm/prelude
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 
-from ....expr import BOOL, DTYPES, F32, DType
+from ....expr import BOOL, DTYPES, F16, F32, DType
+from ....expr.formulas_narrow import conversions_of
 from .ir import Callee, Ops, Reg, bits, register
 from .prelude import find
 
@@ -37,18 +38,6 @@ _INTRINSICS = {
     "u": {"max": "umax", "min": "umin"},
     "b": {},
 }
-_MEMORY = {"bool": "i8", "bf16": "i16", "f16": "half"}  # of elements that are something else in registers
-
-
-def supports(op: str) -> bool:
-    """Whether a function can be written."""
-    stored = next((op.removeprefix(f) for f in ("as_", "bits_", "from_bits_") if op.startswith(f)), None)
-    return stored is None or (stored in DTYPES and has_memory(DTYPES[stored]))
-
-
-def has_memory(dtype: DType) -> bool:
-    """Whether elements of a type can be read and written: all but floats of 8 bits and fewer."""
-    return not (dtype.is_narrow and dtype.is_float)
 
 
 def apply(ops: Ops, op: str, dtype: DType, result: DType, xs: Sequence[Reg]) -> Reg:
@@ -60,12 +49,8 @@ def apply(ops: Ops, op: str, dtype: DType, result: DType, xs: Sequence[Reg]) -> 
     """
     if op == "cast":
         return cast(ops, xs[0], dtype, result)
-    if op.startswith("as_"):
-        return decode(ops, encode(ops, xs[0], DTYPES[op[3:]]), DTYPES[op[3:]])
-    if op.startswith("bits_"):
-        return encode(ops, xs[0], DTYPES[op[5:]])
-    if op.startswith("from_bits_"):
-        return decode(ops, xs[0], DTYPES[op[10:]])
+    if steps := conversions_of(op):
+        return reduce(partial(_converted, ops), steps, xs[0])
     if op in ("raw32", "raw64", "float32", "float64"):
         return ops.convert("bitcast", xs[0], register(result))
     if op in ("shl", "shr") and xs[1].number is not None and 0 <= xs[1].number < bits(xs[0].type):
@@ -124,21 +109,30 @@ def cast(ops: Ops, x: Reg, source: DType, dtype: DType) -> Reg:
 
 def memory(dtype: DType) -> str:
     """Type of an element in memory."""
-    return _MEMORY.get(dtype.name) or register(dtype)
+    if dtype is F16:
+        return "half"
+    return f"i{8 * dtype.size}" if dtype.is_storage or dtype is BOOL else register(dtype)
 
 
 def decode(ops: Ops, x: Reg, dtype: DType) -> Reg:
     """An element as it lies in memory as a register."""
-    if dtype.is_narrow or dtype.name in _MEMORY:
-        return _called(ops, "decode", dtype, [x], register(dtype))
-    return x
+    if dtype is F16:
+        return ops.convert("fpext", x, register(dtype))
+    return _called(ops, "decode", dtype, [x], register(dtype)) if dtype.is_storage or dtype is BOOL else x
 
 
 def encode(ops: Ops, x: Reg, dtype: DType) -> Reg:
     """A register as it lies in memory."""
-    if dtype.is_narrow or dtype.name in _MEMORY:
-        return _called(ops, "encode", dtype, [x], memory(dtype))
-    return x
+    if dtype is F16:
+        return ops.convert("fptrunc", x, memory(dtype))
+    return _called(ops, "encode", dtype, [x], memory(dtype)) if dtype.is_storage or dtype is BOOL else x
 
 
-__all__ = ["apply", "cast", "decode", "encode", "has_memory", "join", "memory", "order", "supports"]
+def _converted(ops: Ops, x: Reg, step: str) -> Reg:
+    how, _, stored = step.partition("_")
+    if stored not in DTYPES:
+        return _called(ops, step, F32, [x], register(F32))
+    return (decode if how == "decode" else encode)(ops, x, DTYPES[stored])
+
+
+__all__ = ["apply", "cast", "decode", "encode", "join", "memory", "order"]

@@ -14,7 +14,7 @@ from string import Template
 
 from ....base.resources import find_template
 from ....expr import DType
-from ....expr.formulas import ELEMENTARY, EXACT, find_formula
+from ....expr.formulas import EXACT, PRINTED, find_formula
 from .ir import Callee, bits, constant, filled, is_kind, register, vector
 
 _FILE = "t_arith.ll"
@@ -27,8 +27,9 @@ def find(op: str, dtype: DType) -> str | None:
     It is a formula (:mod:`.functions`) or in the prelude.
     """
     own = f"{op}_{dtype.name}"
-    if own in ELEMENTARY and find_formula(own, EXACT) is not None:
-        return own
+    for name in (own, op):
+        if name in PRINTED and find_formula(name, EXACT) is not None:
+            return name
     families = ("floats",) if dtype.is_float else ("signed" if dtype.kind == "i" else "unsigned", "integers")
     names = (own, *(f"{op}_of_{family}" for family in families), op)
     return next((name for name in names if name in _functions()), None)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ....expr import F32, walk
+from ....expr import F32
 from ....graph import Value
 from ....kernels.base import Kernel
 from ....kernels.generic import lower_generic
@@ -23,7 +23,6 @@ from ..conv_transpose import lower_conv_transpose
 from ..gemm import GemmKernel, is_bytes, is_halves, lower_gemm
 from ..recurrent import lower_recurrent
 from .kernels import Writer, write_map, write_row, write_scan
-from .math import has_memory, supports
 from .printer import Printer
 from .tools import LlvmToolchain
 
@@ -118,10 +117,4 @@ def _refused(kernel: Kernel) -> str:
     """What of a kernel cannot be written, or ""."""
     if kernel.kind not in _KINDS:
         return f"kernel of the kind {kernel.kind}"
-    for b in kernel.buffers:
-        if not has_memory(b.dtype):
-            return f"kernel of {b.dtype.name}"
-    for e in walk(*kernel.expressions()):
-        if not has_memory(e.dtype) or not supports(e.op):
-            return f"function {e.op} of {e.dtype.name}"
     return ""
