@@ -13,6 +13,7 @@ import pytest
 
 from torshc.expr import FUNCTIONS, I8, I16, I32, I64, U8, U16, U32, U64, DType, Expr, walk
 from torshc.expr.formulas import ELEMENTARY, Language, find_formula, formulas
+from torshc.expr.formulas_narrow import CONVERSIONS
 from torshc.expr.formulas_wide import wide_formulas
 
 Array = npt.NDArray[Any]
@@ -250,6 +251,9 @@ def test_floats_as_integers(dtype: DType) -> None:
 def test_a_formula_stands_nowhere_else() -> None:
     """A prelude that had a function of its own would clash with the one that a kernel holds."""
     names = "|".join(sorted(name.rpartition("_")[0] for name in ELEMENTARY))
-    defined = re.compile(rf"T_FN \w+ t_({names})_f32\(|define .*@t_({names})_f32|T_LANEWISE\d\(t_({names})_f")
+    stored = "|".join(CONVERSIONS)
+    defined = re.compile(
+        rf"T_FN \w+ t_(({names})_f32|{stored})\(|define .*@t_(({names})_f32|{stored})|T_LANEWISE\d\(t_({names})_f"
+    )
     folder = Path(__file__).parents[2] / "templates"
     assert not [p.name for p in folder.rglob("*") if p.suffix in (".h", ".ll", ".j2") and defined.search(p.read_text())]

@@ -10,9 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "t_math.h"
+#include "t_kernel.h"
 #include "t_functions.h"
-#include "t_narrow.h"
 
 typedef uint8_t elem_bool;
 typedef uint8_t elem_f8e4m3fn, elem_f8e4m3fnuz, elem_f8e5m2, elem_f8e5m2fnuz, elem_f8e8m0, elem_f4e2m1;
@@ -132,10 +131,11 @@ RUN(load_f16, f32, t_loadn_f16(in + i * 2, rest(i, n)))
 RUN(load_bf16, f32, t_loadn_bf16(in + i * 2, rest(i, n)))
 RUN(store_f16, f16, ARG(f32, 0))
 RUN(store_bf16, bf16, ARG(f32, 0))
-RUN(as_f16, f32, t_as_f16(ARG(f32, 0)))
-RUN(as_bf16, f32, t_as_bf16(ARG(f32, 0)))
+RUN(as_f16, f32, t_decode_f16(t_encode_f16(ARG(f32, 0))))
+RUN(as_bf16, f32, t_decode_bf16(t_encode_bf16(ARG(f32, 0))))
 #define DEF_NARROW(X, N, S) \
-    RUN(load_##N, S, t_loadn_##N(in + i, rest(i, n))) RUN(store_##N, N, ARG(S, 0)) RUN(as_##N, S, t_as_##N(ARG(S, 0)))
+    RUN(load_##N, S, t_loadn_##N(in + i, rest(i, n))) RUN(store_##N, N, ARG(S, 0)) \
+    RUN(as_##N, S, t_decode_##N(t_encode_##N(ARG(S, 0))))
 NARROW(, DEF_NARROW)
 RUN(as_f8e8m0_up, f32, t_as_f8e8m0_up(ARG(f32, 0)))
 RUN(as_f8e8m0_nearest, f32, t_as_f8e8m0_nearest(ARG(f32, 0)))

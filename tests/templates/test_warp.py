@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from tests.emulation.emulated import missing
+from tests.support.functions import functions_header
+from torshc.targets.gpu.cuda.target import CudaTarget
 
 from .test_vec_math import FLOATS, INTS, Array, tag
 
@@ -28,6 +30,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         pytest.skip(reason)
     target = tmp_path_factory.mktemp("warp") / "warp.so"
     paths = [f"-I{TEMPLATES / folder / 'prelude'}" for folder in ("cuda", "gpu")]
+    paths.append(f"-I{functions_header(tmp_path_factory.mktemp('functions'), CudaTarget.words)}")
     command = [
         str(NVCC),
         "-std=c++17",

@@ -19,7 +19,6 @@ CTYPES = {
     "i16": "int16_t", "i8": "int8_t", "u64": "uint64_t", "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t",
     "bool": "uint8_t", **{t.name: "uint8_t" for t in NARROW},
 }  # fmt: skip
-STORED = ("as_", "bits_", "from_bits_")  # functions that are named after a type of storage
 OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
@@ -54,6 +53,17 @@ def _as_f32(number: float) -> float:
         return short
     text = np.format_float_scientific(np.float32(number), unique=True)
     return float(text)
+
+
+def with_instruction(name: str, head: str, text: str) -> str:
+    """A function of x that is a formula, or the instruction that a macro of the header is where a machine has it.
+
+    Args:
+        name: its name without ``t_``; the macro is ``T_ENCODE_F16`` for ``encode_f16``.
+        head: what its text begins with, up to the first brace.
+    """
+    macro = f"T_{name.upper()}"
+    return f"#ifdef {macro}\n{head} {{ return {macro}(x); }}\n#else\n{text}\n#endif"
 
 
 def element(text: str, dtype: DType) -> str:

@@ -52,7 +52,7 @@ T_FN i32v t_steps_bool(int64_t d, int32_t step) {
 T_DEF_LOADM4(f32, f32, float) T_DEF_LOADM4(i32, i32, int32_t) T_DEF_LOADM4(u32, u32, uint32_t)
 T_DEF_LOADM(f64, f64, double) T_DEF_LOADM(i64, i64, int64_t) T_DEF_LOADM(u64, u64, uint64_t)
 T_DEF_LOADM(i8, i8, int8_t) T_DEF_LOADM(u8, u8, uint8_t) T_DEF_LOADM(i16, i16, int16_t) T_DEF_LOADM(u16, u16, uint16_t)
-T_DEF_LOADM(bool, i32, uint8_t) T_DEF_LOADM(f16, f32, uint16_t) T_DEF_LOADM(bf16, f32, uint16_t)
+T_DEF_LOADM(bool, i32, uint8_t)
 #undef T_DEF_LOADM4
 
 #define T_DEF_MASKED(N, S, T) \
@@ -64,18 +64,14 @@ T_DEF_LOADM(bool, i32, uint8_t) T_DEF_LOADM(f16, f32, uint16_t) T_DEF_LOADM(bf16
 #define T_DEF_MASKED_PLAIN(S, T, M) T_DEF_MASKED(S, S, T)
 T_EACH(T_DEF_MASKED_PLAIN)
 T_DEF_MASKED(bool, i32, uint8_t)
-T_DEF_MASKED(f16, f32, uint16_t)
-T_DEF_MASKED(bf16, f32, uint16_t)
 #undef T_DEF_MASKED_PLAIN
 
-/* One f16 or bf16 element in every lane. */
-T_FN f32v t_splat_f16(const uint16_t *p) {
-    u16v r = t_splat_u16(*p);
-    return t_decode_f16(r);
-}
-T_FN f32v t_splat_bf16(const uint16_t *p) {
-    u16v r = t_splat_u16(*p);
-    return t_decode_bf16(r);
-}
+/* All loads of a type of storage, of which kernels read elements: T is the type of these in C. */
+#define T_DEF_READS(N, S, U, T) \
+    T_DEF_LOADS(N, S, U) \
+    T_DEF_STEPS_OF(N, S, U) \
+    T_DEF_LOADM(N, S, T) \
+    T_DEF_MASKED(N, S, T) \
+    T_FN S##v t_splat_##N(const T *p) { return t_decode_##N(t_splat_##U(*p)); }
 
 #endif

@@ -90,9 +90,6 @@ T_DEF_PICK_FAR(f64, double) T_DEF_PICK_FAR(i64, int64_t) T_DEF_PICK_FAR(u64, uin
 #undef T_DEF_PICK4
 #undef T_DEF_PICK
 #undef T_DEF_PICK_FAR
-T_FN i32v t_pick_bool(const uint8_t *p, i32v steps, int near) { return t_decode_bool(t_pick_u8(p, steps, near)); }
-T_FN f32v t_pick_f16(const uint16_t *p, i32v steps, int near) { return t_decode_f16(t_pick_u16(p, steps, near)); }
-T_FN f32v t_pick_bf16(const uint16_t *p, i32v steps, int near) { return t_decode_bf16(t_pick_u16(p, steps, near)); }
 
 /* Which of `count` places the row with the key wanted[n] is kept at: it is moved to place n, in exchange for what is there.
  * 1 if it has to be made.  Keys are `parts` numbers; places before n are taken, and those of later rows stay if they can. */

@@ -66,16 +66,13 @@
     T_FN S##v t_loadh_##S(const void *p) { return t_loadhn_##S(p, TORSHC_LANES); }
 T_EACH(T_DEF_STEPS)
 #undef T_DEF_STEPS
-#define T_DEF_STEPS(N, S, U) \
+#define T_DEF_STEPS_OF(N, S, U) \
     T_FN S##v t_load2_##N(const void *p) { return t_decode_##N(t_load2_##U(p)); } \
     T_FN S##v t_load3_##N(const void *p) { return t_decode_##N(t_load3_##U(p)); } \
     T_FN S##v t_load4_##N(const void *p) { return t_decode_##N(t_load4_##U(p)); } \
     T_FN S##v t_loadr_##N(const void *p) { return t_decode_##N(t_loadr_##U(p)); } \
     T_FN S##v t_loadh_##N(const void *p) { return t_decode_##N(t_loadh_##U(p)); } \
     T_FN S##v t_loadhn_##N(const void *p, int64_t n) { return t_decode_##N(t_loadhn_##U(p, n)); }
-T_DEF_STEPS(bool, i32, u8)
-T_DEF_STEPS(f16, f32, u16)
-T_DEF_STEPS(bf16, f32, u16)
-#undef T_DEF_STEPS
+T_DEF_STEPS_OF(bool, i32, u8)
 
 #endif

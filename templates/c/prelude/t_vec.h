@@ -6,7 +6,7 @@
  * into a blend where the mask comes from a comparison.
  *
  * Booleans in registers are i32v masks (0 or -1 in each lane); in memory uint8 0 or 1.
- * f16 and bf16 exist in memory only: their registers are f32v.  Narrower types are in t_narrow.h.
+ * f16, bf16 and narrower types exist in memory only: registers of floats are f32v, of integers i8v and u8v.
  */
 #ifndef T_VEC_H
 #define T_VEC_H
@@ -174,19 +174,17 @@ T_DEF_COPIED(i8, int8_t, i8) T_DEF_COPIED(u8, uint8_t, i8) T_DEF_COPIED(i16, int
 T_EACH(T_DEF_MEMORY)
 #undef T_DEF_MEMORY
 
-/* Storage types: X(name, register dtype, memory dtype); t_decode_ and t_encode_ join them.  t_narrow.h has more. */
+/* Types of storage are another type in registers; t_decode_ and t_encode_ join them, and kernels hold those that they use. */
 T_FN i32v t_decode_bool(u8v v) { return (i32v)(T_CONV(v, i32) != 0); }
 T_FN u8v t_encode_bool(i32v m) { return T_CONV(m & 1, u8); }
 
-T_FN u32v t_blend_bits_(u32v mask, u32v a, u32v b) { return (a & mask) | (b & ~mask); }
-
-/* On x86-64 as instructions that clang cannot look into: of a conversion to float that it knows, it makes comparisons and
- * roundings of halves, which processors without arithmetic of halves do lane by lane.  Builtins, as immintrin.h is long to
- * read; 8: no exceptions, for which clang has no conversion of its own. */
+/* Where instructions convert f16, these names say so.  On x86-64 they are ones that clang cannot look into: of a conversion
+ * to float that it knows, it makes comparisons and roundings of halves, which processors without arithmetic of halves do
+ * lane by lane.  Builtins, as immintrin.h is long to read; 8: no exceptions, for which clang has no conversion of its own. */
 #if TORSHC_LANES == 16 && defined(__AVX512F__)
 typedef int16_t t_halfv __attribute__((vector_size(2 * TORSHC_LANES)));
-T_FN f32v t_decode_f16(u16v h) { return (f32v)__builtin_ia32_vcvtph2ps512_mask((t_halfv)h, (f32v){0}, -1, 8); }
-T_FN u16v t_encode_f16(f32v x) { return (u16v)__builtin_ia32_vcvtps2ph512_mask(x, 0, (t_halfv){0}, -1); }
+#define T_DECODE_F16(h) (f32v)__builtin_ia32_vcvtph2ps512_mask((t_halfv)(h), (f32v){0}, -1, 8)
+#define T_ENCODE_F16(x) (u16v)__builtin_ia32_vcvtps2ph512_mask(x, 0, (t_halfv){0}, -1)
 #elif TORSHC_LANES == 8 && defined(__F16C__)
 typedef int16_t t_halfv __attribute__((vector_size(2 * TORSHC_LANES)));
 #ifdef __clang__
@@ -194,7 +192,7 @@ typedef int16_t t_halfv __attribute__((vector_size(2 * TORSHC_LANES)));
 #define T_NO_VCVTPH2PS_
 #endif
 #endif
-T_FN f32v t_decode_f16(u16v h) {
+T_FN f32v t_from_half_(u16v h) {
 #ifdef T_NO_VCVTPH2PS_ /* clang 22 converts vectors of halves instead */
     typedef _Float16 t_wholev __attribute__((vector_size(2 * TORSHC_LANES)));
     f32v x = __builtin_convertvector((t_wholev)h, f32v);
@@ -204,54 +202,26 @@ T_FN f32v t_decode_f16(u16v h) {
     __asm__("" : "+x"(x));
     return x;
 }
-T_FN u16v t_encode_f16(f32v x) { return (u16v)__builtin_ia32_vcvtps2ph256(x, 0); }
+#define T_DECODE_F16(h) t_from_half_(h)
+#define T_ENCODE_F16(x) (u16v)__builtin_ia32_vcvtps2ph256(x, 0)
 #elif defined(__clang__) && defined(__FLT16_MAX__) && (defined(__F16C__) || defined(__aarch64__))
 typedef _Float16 t_halfv __attribute__((vector_size(2 * TORSHC_LANES)));
-T_FN f32v t_decode_f16(u16v h) { return __builtin_convertvector((t_halfv)h, f32v); }
-T_FN u16v t_encode_f16(f32v x) { return (u16v)__builtin_convertvector(x, t_halfv); }
-#else
-/* The exponent is rebased by one exact multiplication, which also normalises subnormals. */
-T_FN f32v t_decode_f16(u16v h) {
-    u32v w = T_CONV(h, u32), body = (w & 0x7fff) << 13;
-    u32v r = (u32v)((f32v)body * 0x1p112f);
-    u32v special = (u32v)((w & 0x7c00) == 0x7c00);
-    return (f32v)(t_blend_bits_(special, body | 0x7f800000, r) | ((w & 0x8000) << 16));
-}
-/* Rounds to nearest even; below 2^-14 by adding 0.5, whose last place is the subnormal step. NaN are quiet and keep the
- * upper bits of their payload, as where processors convert. */
-T_FN u16v t_encode_f16(f32v x) {
-    u32v w = (u32v)x, sign = (w >> 16) & 0x8000, a = w & 0x7fffffff;
-    u32v normal = (a + 0xfff + ((a >> 13) & 1) - (112u << 23)) >> 13;
-    u32v tiny = (u32v)((f32v)a + 0.5f) - 0x3f000000;
-    u32v r = t_blend_bits_((u32v)(a < 0x38800000), tiny, normal);
-    r = t_blend_bits_((u32v)(a >= 0x477ff000), (u32v)(a > 0x7f800000) & (0x200 | (a >> 13 & 0x3ff)), r & 0x7fff);
-    r |= (u32v)(a >= 0x477ff000) & 0x7c00;
-    return T_CONV(r | sign, u16);
-}
+#define T_DECODE_F16(h) __builtin_convertvector((t_halfv)(h), f32v)
+#define T_ENCODE_F16(x) (u16v)__builtin_convertvector(x, t_halfv)
 #endif
-T_FN f32v t_decode_bf16(u16v h) { return (f32v)(T_CONV(h, u32) << 16); }
-T_FN u16v t_encode_bf16(f32v x) {
-    u32v w = (u32v)x, nan = (u32v)((w & 0x7fffffff) > 0x7f800000);
-    u32v r = (w + 0x7fff + ((w >> 16) & 1)) >> 16;
-    return T_CONV(t_blend_bits_(nan, (w >> 16) | 0x40, r), u16);
-}
 
-#define T_DEF_STORAGE(N, S, U) \
+#define T_DEF_LOADS(N, S, U) \
     T_FN S##v t_load_##N(const void *p) { return t_decode_##N(t_load_##U(p)); } \
     T_FN S##v t_loadn_##N(const void *p, int64_t n) { return t_decode_##N(t_loadn_##U(p, n)); } \
+    T_FN S##v t_gather_##N(const void *b, i64v at) { return t_decode_##N(t_gather_##U(b, at)); } \
+    T_FN S##v t_gathern_##N(const void *b, i64v at, int64_t n) { return t_decode_##N(t_gathern_##U(b, at, n)); }
+#define T_DEF_STORES(N, S, U) \
     T_FN void t_store_##N(void *p, S##v v) { t_store_##U(p, t_encode_##N(v)); } \
     T_FN void t_storen_##N(void *p, S##v v, int64_t n) { t_storen_##U(p, t_encode_##N(v), n); } \
-    T_FN S##v t_gather_##N(const void *b, i64v at) { return t_decode_##N(t_gather_##U(b, at)); } \
-    T_FN S##v t_gathern_##N(const void *b, i64v at, int64_t n) { return t_decode_##N(t_gathern_##U(b, at, n)); } \
     T_FN void t_scatter_##N(void *b, i64v at, S##v v) { t_scatter_##U(b, at, t_encode_##N(v)); } \
     T_FN void t_scattern_##N(void *b, i64v at, S##v v, int64_t n) { t_scattern_##U(b, at, t_encode_##N(v), n); }
-T_DEF_STORAGE(bool, i32, u8)
-T_DEF_STORAGE(f16, f32, u16)
-T_DEF_STORAGE(bf16, f32, u16)
-
-/* The value that storing as f16 or bf16 and loading again would give. */
-T_FN f32v t_as_f16(f32v x) { return t_decode_f16(t_encode_f16(x)); }
-T_FN f32v t_as_bf16(f32v x) { return t_decode_bf16(t_encode_bf16(x)); }
+T_DEF_LOADS(bool, i32, u8)
+T_DEF_STORES(bool, i32, u8)
 
 /* ---- selection -------------------------------------------------------------------- */
 

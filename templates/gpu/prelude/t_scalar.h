@@ -10,7 +10,8 @@
  *   T_HAS_F64                 0 where there is no double
  *   T_INDEX                   type of index arithmetic, int or int64_t
  *   T_BITS_F32, T_FLOAT_U32   the bits of a float and back
- *   T_DECODE_F16, T_ENCODE_F16, T_ENCODE_BF16   native conversions
+ *   T_DECODE_F16, T_ENCODE_F16, T_ENCODE_BF16   conversions that are instructions; others are formulas in t_halves.h,
+ *                             which is printed for each target (torshc/expr/formulas_narrow.py)
  *   T_LIB_f32, T_LIB_f64      T_LIB_f32(exp) names the library's function in f32
  *   T_PLAIN_f32, T_PLAIN_f64  the same for those that are exact (floor, fabs, fma)
  *   T_FMA_f32, T_FMA_f64      a multiply-add, fused where the machine has it
@@ -20,7 +21,7 @@
  * this header, as __auto_type, since C11 would make them int.
  *
  * Booleans in registers are int, 0 or 1; in memory uint8 0 or 1.  f16 and bf16 exist in memory only, as uint16_t: their
- * registers are float.  Narrower types are in t_scalar_narrow.h.
+ * registers are float.  Conversions of narrower types stand in the kernels that use them.
  */
 #ifndef T_SCALAR_H
 #define T_SCALAR_H
@@ -52,7 +53,7 @@
     X(u64, uint64_t)
 #define T_EACH(X) T_EACH_FLOAT(X) T_EACH_INT(X)
 
-/* ---- bits and storage types --------------------------------------------------------------- */
+/* ---- bits --------------------------------------------------------------------------------- */
 
 #ifndef T_BITS_F32
 T_FN uint32_t t_bits_f32_(float x) {
@@ -73,40 +74,6 @@ T_FN float t_float_u32_(uint32_t u) {
 #define T_INF_F64 ((double)T_INF_F32)
 #define T_NAN_F64 ((double)T_NAN_F32)
 
-#ifdef T_DECODE_F16
-T_FN float t_decode_f16(uint16_t h) { return T_DECODE_F16(h); }
-T_FN uint16_t t_encode_f16(float x) { return T_ENCODE_F16(x); }
-#else
-/* The exponent is rebased by one exact multiplication, by 2^112, which also normalises subnormals. */
-T_FN float t_decode_f16(uint16_t h) {
-    const uint32_t w = h, body = (w & 0x7fffu) << 13;
-    const uint32_t finite = T_BITS_F32(T_FLOAT_U32(body) * 5192296858534827628530496329220096.0f);
-    return T_FLOAT_U32(((w & 0x7c00u) == 0x7c00u ? body | 0x7f800000u : finite) | ((w & 0x8000u) << 16));
-}
-/* Rounds to nearest even; below 2^-14 by adding 0.5, whose last place is the subnormal step. */
-T_FN uint16_t t_encode_f16(float x) {
-    const uint32_t w = T_BITS_F32(x), sign = (w >> 16) & 0x8000u, a = w & 0x7fffffffu;
-    if (a >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u | (a > 0x7f800000u ? 0x200u : 0u));
-    if (a < 0x38800000u) return (uint16_t)(sign | (T_BITS_F32(T_FLOAT_U32(a) + 0.5f) - 0x3f000000u));
-    return (uint16_t)(sign | ((a + 0xfffu + ((a >> 13) & 1u) - (112u << 23)) >> 13));
-}
-#endif
-
-T_FN float t_decode_bf16(uint16_t h) { return T_FLOAT_U32((uint32_t)h << 16); }
-T_FN uint16_t t_encode_bf16(float x) {
-#ifdef T_ENCODE_BF16
-    return T_ENCODE_BF16(x);
-#else
-    const uint32_t w = T_BITS_F32(x);
-    if ((w & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((w >> 16) | 0x40u);
-    return (uint16_t)((w + 0x7fffu + ((w >> 16) & 1u)) >> 16);
-#endif
-}
-
-/* The value that storing as f16 or bf16 and loading again would give. */
-T_FN float t_as_f16(float x) { return t_decode_f16(t_encode_f16(x)); }
-T_FN float t_as_bf16(float x) { return t_decode_bf16(t_encode_bf16(x)); }
-
 /* ---- memory --------------------------------------------------------------------------------- */
 
 #define T_DEF_MEMORY(S, T) \
@@ -116,12 +83,6 @@ T_EACH(T_DEF_MEMORY)
 #undef T_DEF_MEMORY
 T_FN int t_load_bool(const T_GLOBAL uint8_t *p) { return *p != 0; }
 T_FN void t_store_bool(T_GLOBAL uint8_t *p, int v) { *p = (uint8_t)(v != 0); }
-T_FN float t_load_f16(const T_GLOBAL uint16_t *p) { return t_decode_f16(*p); }
-T_FN void t_store_f16(T_GLOBAL uint16_t *p, float v) { *p = t_encode_f16(v); }
-T_FN float t_load_bf16(const T_GLOBAL uint16_t *p) { return t_decode_bf16(*p); }
-T_FN void t_store_bf16(T_GLOBAL uint16_t *p, float v) { *p = t_encode_bf16(v); }
-
-#include "t_scalar_narrow.h"
 
 /* ---- selection, comparisons, logic ------------------------------------------------------------ */
 
@@ -281,5 +242,7 @@ T_FN t_index t_cut(t_index total, t_index parts, t_index i) {
 }
 
 #include "t_scalar_math.h"
+
+#include "t_halves.h"
 
 #endif

@@ -3,6 +3,14 @@
  * Task: a block of rows by a block of columns. */
 #define T_MR 8
 #define T_NV 3
+#include "t_kernel.h"
+
+T_FN f32v t_decode_bf16(u16v x) {
+    return (f32v)(T_CONV(x, u32) << 16u);
+}
+
+T_DEF_READS(bf16, f32, u16, uint16_t)
+
 #include "t_half_vectors.h"
 
 /* The arguments of the kernel, and where a task is. */
@@ -63,7 +71,7 @@ static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
     }
 }
 
-void k5f453ed69a23(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k4d816204528a(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 7) / 8), t_imax(1, ((c->s0 + 192) / 384))), n_blocks = 1;
     int64_t packed = -1; /* block of rows that scratch holds */

@@ -4,6 +4,14 @@
 #define T_MR 8
 #define T_NV 3
 #define T_PAIRS 1
+#include "t_kernel.h"
+
+T_FN f32v t_decode_bf16(u16v x) {
+    return (f32v)(T_CONV(x, u32) << 16u);
+}
+
+T_DEF_READS(bf16, f32, u16, uint16_t)
+
 #include "t_half_vectors.h"
 
 /* The arguments of the kernel, and where a task is. */
@@ -54,7 +62,7 @@ T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, 
     finish_tile(c, rows, vecs, m, n, sums);
 }
 
-void k842ce6488569(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void ka84e228b2a6e(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 7) / 8), t_imax(1, ((c->s0 + 48) / 96))), n_blocks = 1;
     (void)scratch;

@@ -3,6 +3,14 @@
  * Task: a block of rows by a block of columns. */
 #define T_MR 32
 #define T_NV 2
+#include "t_kernel.h"
+
+T_FN f32v t_decode_bf16(u16v x) {
+    return (f32v)(T_CONV(x, u32) << 16u);
+}
+
+T_DEF_READS(bf16, f32, u16, uint16_t)
+
 #include "t_half_tiles.h"
 
 /* The arguments of the kernel, and where a task is. */
@@ -68,7 +76,7 @@ static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
     for (int64_t m = m1; (m - m0) % 16; m++) t_half_put(NULL, DEPTH, 0, DEPTH, m - m0, out);
 }
 
-void k8d66cd4769b4(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kafbf0fb08d35(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0], .s1 = dim[1]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 31) / 32), t_imax(1, ((c->s0 + 192) / 384))), n_blocks = c->s1;
     int64_t packed = -1; /* block of rows that scratch holds */

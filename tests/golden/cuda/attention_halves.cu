@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k22c1b5ca56e0_kernel(const float *b0, uint16_t *b1, const float *b2, uint16_t *b3, const float *b4, uint16_t *b5) {
+extern "C" __global__ void __launch_bounds__(256) k1823c34fbec5_kernel(const float *b0, uint16_t *b1, const float *b2, uint16_t *b3, const float *b4, uint16_t *b5) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -17,7 +17,7 @@ extern "C" __global__ void __launch_bounds__(256) k22c1b5ca56e0_kernel(const flo
         uint16_t q0[4];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const float v0 = t_as_f16(p0[j]);
+            const float v0 = t_decode_f16(t_encode_f16(p0[j]));
             q0[j] = t_encode_f16(v0);
         }
         t_write4(b1 + i0, q0);
@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(256) k22c1b5ca56e0_kernel(const flo
         uint16_t q0[4];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const float v0 = t_as_f16(p0[j]);
+            const float v0 = t_decode_f16(t_encode_f16(p0[j]));
             q0[j] = t_encode_f16(v0);
         }
         t_write4(b3 + i0, q0);
@@ -49,16 +49,16 @@ extern "C" __global__ void __launch_bounds__(256) k22c1b5ca56e0_kernel(const flo
         uint16_t q0[4];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const float v0 = t_as_f16(p0[j]);
+            const float v0 = t_decode_f16(t_encode_f16(p0[j]));
             q0[j] = t_encode_f16(v0);
         }
         t_write4(b5 + i0, q0);
     }
 }
 
-extern "C" int k22c1b5ca56e0(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k1823c34fbec5(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k22c1b5ca56e0_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1], (const float *)buf[2], (uint16_t *)buf[3], (const float *)buf[4], (uint16_t *)buf[5]);
+    T_LAUNCH(k1823c34fbec5_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1], (const float *)buf[2], (uint16_t *)buf[3], (const float *)buf[4], (uint16_t *)buf[5]);
     return (int)cudaGetLastError();
 }
 

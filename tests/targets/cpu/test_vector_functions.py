@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from torshc.base.resources import templates
-from torshc.expr import F32, F64, acc, call
-from torshc.expr.formulas import ELEMENTARY
-from torshc.targets.cpu.vector_functions import function_text, functions_of
+from torshc.expr import F8E5M2, F32, F64, I4, acc, call
+from torshc.expr.formulas import PRINTED
+from torshc.targets.cpu.vector_functions import function_text, functions_of, texts_of
 
 X = acc("x", F32)
 
@@ -27,7 +27,14 @@ def test_doubles_are_formulas_or_the_c_library_s() -> None:
     assert function_text("sin_f64", 16) == "T_LANEWISE1(t_sin_f64, f64, sin)"
 
 
-@pytest.mark.parametrize("name", sorted(ELEMENTARY))
+def test_conversions_come_with_what_reads_and_writes_elements() -> None:
+    assert functions_of([call("as_f16", X), call("as_f8e8m0_up", X)]) == ["encode_f16", "decode_f16", "as_f8e8m0_up"]
+    text = texts_of(["encode_i4"], 8, [F8E5M2], [I4])
+    assert text.count("T_FN ") == 2 and text.endswith("T_DEF_READS(f8e5m2, f32, u8, uint8_t)\nT_DEF_STORES(i4, i8, u8)")
+    assert "#ifdef" in function_text("encode_f16", 8) and "#ifdef" not in function_text("encode_bf16", 8)
+
+
+@pytest.mark.parametrize("name", sorted(PRINTED))
 def test_lines_fit_a_screen(name: str) -> None:
     assert max(map(len, function_text(name, 16).splitlines())) <= 140
 

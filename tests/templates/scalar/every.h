@@ -35,10 +35,12 @@ T_EACH_INT(DEF_EVERY_INT)
 T_EACH_FLOAT(DEF_EVERY_FLOAT)
 
 T_FN float every_storage(T_GLOBAL uint16_t *h, T_GLOBAL uint8_t *b, float x, int c) {
-    t_store_f16(h, t_load_f16(h) + t_as_f16(x));
-    t_store_bf16(h + 1, t_load_bf16(h + 1) + t_as_bf16(x));
-#define EVERY_NARROW(N, T) t_store_##N(b, (T)(t_load_##N(b) + t_as_##N((T)x) + t_from_bits_##N(t_bits_##N((T)x))));
-    T_EACH_NARROW(EVERY_NARROW)
+    h[0] = t_encode_f16(t_decode_f16(h[0]) + x);
+    h[1] = t_encode_bf16(t_decode_bf16(h[1]) + x);
+#define EVERY_NARROW(N, T) b[0] = t_encode_##N((T)(t_decode_##N(b[0]) + x));
+    EVERY_NARROW(f8e4m3fn, float) EVERY_NARROW(f8e4m3fnuz, float) EVERY_NARROW(f8e5m2, float)
+    EVERY_NARROW(f8e5m2fnuz, float) EVERY_NARROW(f8e8m0, float) EVERY_NARROW(f4e2m1, float)
+    EVERY_NARROW(i4, int8_t) EVERY_NARROW(u4, uint8_t) EVERY_NARROW(i2, int8_t) EVERY_NARROW(u2, uint8_t)
     x += t_as_f8e8m0_up(x) + t_as_f8e8m0_nearest(x);
     t_store_bool(b, t_select_bool(c, t_and_bool(t_load_bool(b), c), t_or_bool(c, t_not_bool(c))));
     c = t_xor_bool(t_eq_bool(c, 1), t_ne_bool(c, 1)) + t_warp_any_bool(c) + t_warp_all_bool(c);

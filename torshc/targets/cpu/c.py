@@ -8,19 +8,19 @@ from functools import cached_property
 from typing import Any
 
 from ...base.features import Feature, Features
-from ...expr import F32, I64, NARROW, DType, Expr, acc, as_int, call, const, locals_of, rebuild, substitute, walk
+from ...expr import BOOL, F32, I64, DType, Expr, acc, as_int, call, const, locals_of, rebuild, substitute, walk
 from ...expr.affine import contains
 from ...expr.derived import Derived
 from ...kernels.axes import product
 from ...kernels.base import Kernel, Store
 from ...kernels.nest import Accumulator, RowKernel
 from ..base import IndexPrinter, Rendered, indented, register, render_kernel
-from ..index import CTYPES, STORED, bare, behind, literal
+from ..index import CTYPES, bare, behind, literal
 from ..statements import INDEX, VALUE
 from .base import CpuTarget
 from .halves import choose_form
 from .vector import Block, Names, vector_type
-from .vector_functions import function_text, functions_of
+from .vector_functions import functions_of, memory_of, texts_of
 
 LINE = 64  # bytes that memory brings at once
 NEAR_ROW = 16384  # elements up to which a row and the next are in a near cache together
@@ -61,15 +61,22 @@ class Printer(IndexPrinter):
         self._named: dict[tuple[Expr, str], str] = {}  # what has names ahead of loops
 
     @property
-    def headers(self) -> list[str]:
-        """Headers that the source includes; those of narrow types only where needed, to save compile time."""
-        return ["t_narrow.h", "t_kernel.h"] if _has_narrow(self.kernel) else ["t_kernel.h"]
-
-    @property
     def called_functions(self) -> str:
-        """The functions that the kernel calls and that are formulas."""
-        names = functions_of(self.kernel.expressions(), self.low)
-        return "\n\n".join(function_text(name, self.lanes) for name in names)
+        """The functions that the kernel calls and that are formulas, and what reads and writes its types of storage."""
+        exprs = self.kernel.expressions()
+        loaded = {e.data for e in walk(*exprs) if e.op == "load"}
+        stored = [(k, b) for k, b in enumerate(self.kernel.buffers) if b.dtype.is_storage]
+        read = dict.fromkeys(b.dtype for k, b in stored if k in loaded or not b.written)
+        written = dict.fromkeys(b.dtype for _, b in stored if b.written)
+        return texts_of(functions_of(exprs, self.low), self.lanes, read, written)
+
+    def memory(self, dtype: DType) -> str:
+        """The name of the type that elements are in memory."""
+        return memory_of(dtype)
+
+    def decoded(self, text: str, dtype: DType) -> str:
+        """Elements in registers as they are in memory, as numbers."""
+        return f"t_decode_{dtype.name}({text})" if dtype.is_storage or dtype is BOOL else text
 
     @cached_property
     def low(self) -> frozenset[Expr]:
@@ -297,15 +304,6 @@ def _is_still(e: Expr, inner: Sequence[Expr]) -> bool:
     """Whether an expression is of axes alone, and of none of these."""
     parts = locals_of(e)
     return all(a.op == "axis" for a in parts) and parts.isdisjoint(inner)
-
-
-def _has_narrow(kernel: Kernel) -> bool:
-    """Whether a kernel computes with types of 8 bits or fewer that C does not have."""
-    names = tuple(t.name for t in NARROW)
-    exprs = walk(*kernel.expressions())
-    return any(b.dtype in NARROW for b in kernel.buffers) or any(
-        e.dtype in NARROW or (e.op.startswith(STORED) and any(n in e.op for n in names)) for e in exprs
-    )
 
 
 @register

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
-from ...expr import BOOL, I32, I64, NARROW, DType, Expr, axis, call, const, rebuild, substitute, walk
+from ...expr import BOOL, I32, I64, DType, Expr, axis, call, const, rebuild, substitute, walk
 from ...expr.bounds import exact, range_of
+from ...expr.formulas_narrow import conversions_of
 from ...expr.lanes import LaneSteps
 from ...expr.scopes import Scope
 from ...kernels.base import Buffer, Store
-from ..index import OPERATORS, STORED, bare, behind, element, literal, plain_index
+from ..index import OPERATORS, bare, behind, element, literal, plain_index
 from ..statements import INDEX, VALUE, Frame, StatementPrinter, Text
 
 INLINE = 60  # characters; a longer value has a name even when it is read once
@@ -252,13 +254,13 @@ class Block(StatementPrinter):
                 if mask
                 else self._call(f"load{self._n}", dtype, place, *self._counted)
             )
-        if step in STEPS and not mask and not self.count and dtype not in NARROW:
+        if step in STEPS and not mask and not self.count:
             kind = "loadr" if step == -1 else f"load{step}"
             return self._call(kind, dtype, behind(f"b{number}", bare(offset, (yield offset, INDEX))))
-        if not mask and dtype not in NARROW and self._is_halved(offset):
+        if not mask and self._is_halved(offset):
             place = behind(f"b{number}", bare(offset, (yield offset, INDEX)))
             return self._call(f"loadh{self._n}", dtype, place, *self._counted)
-        if not mask and dtype not in NARROW and (found := self._straight(offset)):
+        if not mask and (found := self._straight(offset)):
             return (yield from self._mostly(e, *found))
         where = yield offset, VALUE
         if mask:
@@ -398,8 +400,8 @@ def function_name(e: Expr, low: Container[Expr]) -> str:
 def _operator(e: Expr, args: Sequence[str], name: str) -> str:
     """A scalar function of vectors."""
     compute = e.dtype.compute
-    if e.op.startswith(STORED):
-        return f"t_{e.op}({args[0]})"
+    if steps := conversions_of(e.op):
+        return reduce(lambda text, step: f"t_{step}({text})", steps, args[0])
     if e.op == "cast":
         return f"t_cast_{e.args[0].dtype.compute}_{compute}({args[0]})"
     if e.op in OPERATORS and e.dtype.is_float:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from functools import lru_cache
 
-from ...expr import F32, F64, FUNCTIONS, I32, U32, U64, Expr, acc, call, walk
-from ...expr.formulas import ELEMENTARY, EXACT, Language, arguments_of, find_formula
+from ...expr import BOOL, DTYPES, F32, F64, FUNCTIONS, U8, U32, U64, DType, Expr, acc, call, walk
+from ...expr.formulas import ELEMENTARY, EXACT, Language, arguments_of, find_formula, operands_of
+from ...expr.formulas_narrow import CONVERSIONS, conversions_of, memory_type
 from ..base import indented
-from ..index import COMPARE, OPERATORS, arithmetic, literal
+from ..index import COMPARE, CTYPES, OPERATORS, arithmetic, literal, with_instruction
 from ..statements import VALUE, Text
 from .vector import INLINE, Block, Names, function_name, vector_type
 
+INSTRUCTIONS = ("decode_f16", "encode_f16")  # which processors may have: t_vec.h
 _BITS = {"bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>", "and": "&", "or": "|", "xor": "^"}
 WIDEST = Language(scales=True)  # vectors of 16 lanes, which are AVX-512's
 _UNARY = {"neg": "-", "not": "~", "bitnot": "~"}
@@ -30,37 +32,55 @@ def functions_of(exprs: Iterable[Expr], low: Container[Expr] = ()) -> list[str]:
         if name in ELEMENTARY and name not in found:
             formula = find_formula(name, EXACT)
             found |= dict.fromkeys([*functions_of([] if formula is None else [formula]), name])
+        found |= dict.fromkeys(conversions_of(e.op))
     return list(found)
+
+
+def texts_of(names: Iterable[str], lanes: int, read: Collection[DType] = (), written: Collection[DType] = ()) -> str:
+    """Functions, and what reads and writes elements of types of storage in memory."""
+    access = [f"decode_{t.name}" for t in read] + [f"encode_{t.name}" for t in written]
+    reads = [f"T_DEF_READS({t.name}, {t.compute}, {memory_of(t)}, {CTYPES[t.name]})" for t in read]
+    stores = [f"T_DEF_STORES({t.name}, {t.compute}, {memory_of(t)})" for t in written]
+    functions = [function_text(name, lanes) for name in dict.fromkeys([*access, *names])]
+    return "\n\n".join(filter(None, [*functions, "\n".join(reads + stores)]))
+
+
+def memory_of(dtype: DType) -> str:
+    """The name of the type that elements are in memory."""
+    return (memory_type(dtype, EXACT) if dtype.is_storage else U8 if dtype is BOOL else dtype).name
 
 
 @lru_cache
 def function_text(name: str, lanes: int) -> str:
     """A function of vectors of some lanes: a formula, or the C library's, lane by lane."""
     op, _, dtype = name.rpartition("_")
-    function, formula = FUNCTIONS[op], find_formula(name, WIDEST if lanes == 16 else EXACT)
-    arguments = arguments_of(function)
+    formula = find_formula(name, WIDEST if lanes == 16 else EXACT)
     if formula is None:
-        return f"T_LANEWISE{len(arguments)}(t_{name}, {dtype}, {op})"
-    block = FormulaBlock(formula, arguments)
-    if function.reach < math.inf and dtype == "f32":
-        far = f"t_is_beyond_(x, {literal(function.reach, F32)})"
+        return f"T_LANEWISE{len(arguments_of(FUNCTIONS[op]))}(t_{name}, {dtype}, {op})"
+    operands = operands_of(formula)
+    block = FormulaBlock(formula, operands)
+    if name in ELEMENTARY and FUNCTIONS[op].reach < math.inf and dtype == "f32":
+        far = f"t_is_beyond_(x, {literal(FUNCTIONS[op].reach, F32)})"
         block.lines.append(f"if (__builtin_expect({far}, 0)) return t_by_lanes_(x, {op}f);")
     block.expect(formula)
     result = block.emit(formula)
     body = indented([*block.lines, f"return {result};"], 4)
-    parameters = ", ".join(f"{dtype}v {x}" for x in arguments)
-    return f"T_FN {dtype}v t_{name}({parameters}) {{\n{body}\n}}"
+    parameters = ", ".join(f"{vector_type(kind)} {x}" for x, kind in operands.items())
+    head = f"T_FN {vector_type(formula.dtype)} t_{name}({parameters})"
+    text = f"{head} {{\n{body}\n}}"
+    return with_instruction(name, head, text) if name in INSTRUCTIONS else text
 
 
 def library(lanes: int) -> str:
-    """All of them, for vectors of some lanes."""
+    """All of them, for vectors of some lanes and all types of storage."""
     calls = [
         call(f.name, *(acc(x, dtype) for x in arguments_of(f)))
         for f in FUNCTIONS.values()
         if f.formula
         for dtype in (F32, F64)
     ]
-    return "\n\n".join(function_text(name, lanes) for name in functions_of(calls))
+    stored = [t for t in DTYPES.values() if t.is_storage]
+    return texts_of([*functions_of(calls), *CONVERSIONS], lanes, stored, stored)
 
 
 class FormulaBlock(Block):
@@ -81,7 +101,7 @@ class FormulaBlock(Block):
         if e.op == "acc":
             return self.names.accs[str(e.data)]
         if e.op == "const":
-            return f"t_splat_{e.dtype.compute}({literal(e.data, e.dtype)})"
+            return f"t_splat_{e.dtype.compute}({_number(e) if e.dtype is U32 else literal(e.data, e.dtype)})"
         if e.op == "select" and e.dtype is F64 and e.args[0].op in COMPARE and e.args[0].args[0].dtype is F64:
             return (yield from self._wide_choice(e))
         infix = _infix(e)
@@ -135,12 +155,15 @@ def _infix(e: Expr) -> str | None:
 
 def _spell(e: Expr, args: Sequence[str]) -> str:
     dtype, kind = e.args[-1].dtype, vector_type(e.dtype)
+    if e.op == "select" and dtype is U32 and e.args[2].op == "const" and e.args[2].data == 0:
+        return f"(u32v){_operand(args[0])} & {_number(e.args[1]) if e.args[1].op == 'const' else _operand(args[1])}"
     if e.op == "select":
         how = f"blend_{dtype.name}_" if dtype.size == 4 else f"select_{dtype.name}"
         return f"t_{how}({', '.join(args)})"
     if e.op in _UNARY:
         return f"{_UNARY[e.op]}{_operand(args[0])}"
-    if e.op in ("raw32", "raw64", "float32", "float64") or (e.op == "cast" and {dtype, e.dtype} == {I32, U32}):
+    same_bits = e.op == "cast" and dtype.is_int and e.dtype.is_int and dtype.size == e.dtype.size
+    if e.op in ("raw32", "raw64", "float32", "float64") or same_bits:
         return f"({kind}){_operand(args[0])}"
     if e.op == "cast":
         return f"T_CONV({args[0]}, {e.dtype.name})"

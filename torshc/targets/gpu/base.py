@@ -20,7 +20,7 @@ from ..base import HostFiles, IndexPrinter, Rendered, Target, indented, render_k
 from ..index import CTYPES, scalar
 from .cuda.halves import for_halves
 from .cuda.horizontal_fusion import fuse_horizontally, is_still
-from .functions import function_texts
+from .functions import function_texts, halves_header
 from .grid import ThreadMapping
 from .nests import lower_grid
 from .simt import Names, Packet, Statements, constant, decode, encode, register_type
@@ -179,7 +179,7 @@ class GridPrinter(IndexPrinter):
             for k, (x, value) in enumerate(zip(stores, values, strict=True)):
                 if whole is not None and whole.steps(x.offset):
                     out[x] = f"q{k}"
-                    each.append(f"q{k}[j] = {encode(value, self.kernel.buffers[x.buffer].dtype)};")
+                    each.append(f"q{k}[j] = {encode(value, self.kernel.buffers[x.buffer].dtype, self._called)};")
                 else:
                     s.store(x, value)
         s.lines.extend(f"{CTYPES[self.kernel.buffers[x.buffer].dtype.name]} {name}[{size}];" for x, name in out.items())
@@ -223,7 +223,7 @@ class GridPrinter(IndexPrinter):
 
     def decoded(self, buffer: int, text: str) -> str:
         """An element of a buffer, which is in a register as it is in memory, as a number."""
-        return decode(text, self.kernel.buffers[buffer].dtype)
+        return decode(text, self.kernel.buffers[buffer].dtype, self._called)
 
     def whole(self, axes: Sequence[Expr], size: int) -> bool:
         """Whether running numbers over some axes come in whole packets along the last."""
@@ -324,6 +324,10 @@ class GridTarget(Target):
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(replace(machine, device=self.capabilities(machine.archs)))
+
+    def header_texts(self) -> dict[str, str]:
+        texts = super().header_texts()
+        return {**texts, "t_halves.h": halves_header(self.words.library, self.words.language)} if texts else {}
 
     def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
         kernels, count = super().lower(graph, group, storage), len(group.outputs)

@@ -10,12 +10,14 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
 from ...expr import FUNCTIONS, U32, U64, Expr
-from ...expr.formulas import ELEMENTARY, Language, arguments_of, find_formula
+from ...expr.formulas import PRINTED, Language, arguments_of, find_formula, operands_of
 from ..base import indented
-from ..index import CTYPES, OPERATORS
+from ..index import CTYPES, OPERATORS, with_instruction
 from ..statements import VALUE, Text
 from .simt import Names, Statements
 
+HALVES = ("decode_f16", "encode_f16", "decode_bf16", "encode_bf16")  # which headers call
+INSTRUCTIONS = ("decode_f16", "encode_f16", "encode_bf16")  # which devices may have: headers of their languages
 _BITS = {"bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>"}
 
 
@@ -28,20 +30,37 @@ def function_texts(called: Iterable[str], library: Collection[str], language: La
     return list(found.values())
 
 
+def halves_header(library: Collection[str], language: Language) -> str:
+    """The header with conversions of f16 and bf16."""
+    texts = [_written(name, frozenset(library), language)[0] for name in HALVES]
+    return "\n\n".join(["/* Conversions of f16 and bf16. */", *texts]) + "\n"
+
+
 @lru_cache
 def _with_callees(name: str, library: frozenset[str], language: Language) -> tuple[tuple[str, str], ...]:
-    if name not in ELEMENTARY or name in library:
+    if name in library or name in HALVES or name not in PRINTED:
         return ()
-    op, _, dtype = name.rpartition("_")
-    arguments, formula, kind = arguments_of(FUNCTIONS[op]), find_formula(name, language), CTYPES[dtype]
-    head = f"T_FN {kind} t_{name}({', '.join(f'{kind} {x}' for x in arguments)})"
+    text, called = _written(name, library, language)
+    return (*_callees(called, library, language), (name, text))
+
+
+def _written(name: str, library: frozenset[str], language: Language) -> tuple[str, Iterable[str]]:
+    """The text of a function, and what it calls."""
+    formula = find_formula(name, language)
     if formula is None:
-        return ((name, f"{head} {{ return T_LIB_f64({op})({', '.join(arguments)}); }}"),)
-    s = FormulaStatements(formula, arguments, library)
+        op, _, dtype = name.rpartition("_")
+        arguments, kind = arguments_of(FUNCTIONS[op]), CTYPES[dtype]
+        head = f"T_FN {kind} t_{name}({', '.join(f'{kind} {x}' for x in arguments)})"
+        return f"{head} {{ return T_LIB_f64({op})({', '.join(arguments)}); }}", ()
+    operands = operands_of(formula)
+    head = (
+        f"T_FN {CTYPES[formula.dtype.name]} t_{name}({', '.join(f'{CTYPES[t.name]} {x}' for x, t in operands.items())})"
+    )
+    s = FormulaStatements(formula, operands, library)
     s.expect(formula)
     result = s.emit(formula)
     text = f"{head} {{\n{indented([*s.lines, f'return {result};'], 4)}\n}}"
-    return (*_callees(s.functions, library, language), (name, text))
+    return with_instruction(name, head, text) if name in INSTRUCTIONS else text, s.functions
 
 
 def _callees(called: Iterable[str], library: frozenset[str], language: Language) -> Iterator[tuple[str, str]]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from ...expr import BOOL, I64, DType, Expr, walk
 from ...expr.affine import aligned, split_axis
+from ...expr.formulas_narrow import conversions_of
 from ...expr.scopes import Scope
 from ...kernels.base import Buffer, Store
-from ..index import COMPARE, CTYPES, FORMS, OPERATORS, STORED, arithmetic, bare, is_call, literal, plain_index
+from ..index import COMPARE, CTYPES, FORMS, OPERATORS, arithmetic, bare, is_call, literal, plain_index
 from ..statements import INDEX, VALUE, Frame, StatementPrinter, Text
 
 START, WIDE = "start", "wide"  # an index of a packet's first element; one that is any number, in 64 bits
@@ -117,7 +119,7 @@ class Statements(StatementPrinter):
         """Add the statement that stores a value."""
         dtype = self.names.buffers[s.buffer].dtype
         offset = self.emit(s.offset, self._place(s.offset))
-        self.lines.append(f"b{s.buffer}[{bare(s.offset, offset)}] = {encode(value, dtype)};")
+        self.lines.append(f"b{s.buffer}[{bare(s.offset, offset)}] = {encode(value, dtype, self.functions)};")
 
     def index(self, e: Expr) -> str:
         """The index of a packet's first element, to be added to a pointer or within brackets."""
@@ -190,6 +192,8 @@ class Statements(StatementPrinter):
         args = []
         for a in e.args:
             args.append((yield a, VALUE))
+        if steps := conversions_of(e.op):
+            return _converted(args[0], steps, self.functions)
         name = f"{e.op}_{e.args[0].dtype.compute}"
         if name == "exp_low_f32" and "exp_f32" in self.library:
             name = "exp_f32"
@@ -215,10 +219,10 @@ class Statements(StatementPrinter):
         number = int(e.data)  # type: ignore[call-overload]
         dtype = self.names.buffers[number].dtype
         if e in self.wide:
-            return decode(f"{self.wide[e]}[{self.packet.element if self.packet else 0}]", dtype)
+            return decode(f"{self.wide[e]}[{self.packet.element if self.packet else 0}]", dtype, self.functions)
         (offset,) = e.args
         place = yield offset, self._place(offset)
-        return decode(f"b{number}[{bare(offset, place)}]", dtype)
+        return decode(f"b{number}[{bare(offset, place)}]", dtype, self.functions)
 
     def _select(self, e: Expr) -> Text:
         condition, a, b = e.args
@@ -263,8 +267,6 @@ def _operator(e: Expr, args: Sequence[str], name: str) -> str:
         return f" {'&&' if e.op == 'and' else '||'} ".join(args)
     if e.op == "not":
         return f"!{args[0]}"
-    if e.op.startswith(STORED):
-        return f"t_{e.op}({args[0]})"
     if e.op in ("add", "mul") and len(args) > 2:
         text = args[0]
         for a in args[1:]:
@@ -286,18 +288,23 @@ def constant(value: object, dtype: DType) -> str:
     return repr(number) if size == "F64" else literal(number, dtype)
 
 
-def decode(text: str, dtype: DType) -> str:
-    """An element in memory as a register."""
+def decode(text: str, dtype: DType, functions: dict[str, None]) -> str:
+    """An element in memory as a register; `functions` gets what it calls."""
     if dtype.is_storage:
-        return f"t_decode_{dtype.name}({text})"
+        return _converted(text, [f"decode_{dtype.name}"], functions)
     return f"({text} != 0)" if dtype is BOOL else text
 
 
-def encode(text: str, dtype: DType) -> str:
-    """A register as an element in memory."""
+def encode(text: str, dtype: DType, functions: dict[str, None]) -> str:
+    """A register as an element in memory; `functions` gets what it calls."""
     if dtype.is_storage:
-        return f"t_encode_{dtype.name}({text})"
+        return _converted(text, [f"encode_{dtype.name}"], functions)
     return f"({text}) != 0" if dtype is BOOL else text
+
+
+def _converted(text: str, steps: Sequence[str], functions: dict[str, None]) -> str:
+    functions |= dict.fromkeys(steps)
+    return reduce(lambda inner, step: f"t_{step}({inner})", steps, text)
 
 
 def _loose(text: str) -> bool:

@@ -1,20 +1,27 @@
 /* The scalar prelude in the names that math_harness.c calls: vectors of one lane. */
-#ifndef SCALAR_T_MATH_H
-#define SCALAR_T_MATH_H
+#ifndef SCALAR_T_KERNEL_H
+#define SCALAR_T_KERNEL_H
 
 #include "t_scalar.h"
+#include "t_functions.h"
 
 #define TORSHC_LANES 1
 #define t_exp_low_f32 t_exp_f32 /* only vectors have a shorter one for x <= 0 */
 
 /* X(dtype, type in memory, type in registers) */
+#define EACH_STORED(X) \
+    X(f16, uint16_t, float) X(bf16, uint16_t, float) X(f8e4m3fn, uint8_t, float) X(f8e4m3fnuz, uint8_t, float) \
+    X(f8e5m2, uint8_t, float) X(f8e5m2fnuz, uint8_t, float) X(f8e8m0, uint8_t, float) X(f4e2m1, uint8_t, float) \
+    X(i4, uint8_t, int8_t) X(u4, uint8_t, uint8_t) X(i2, uint8_t, int8_t) X(u2, uint8_t, uint8_t)
 #define EACH_MEMORY(X) \
     X(f32, float, float) X(f64, double, double) X(i8, int8_t, int8_t) X(u8, uint8_t, uint8_t) \
     X(i16, int16_t, int16_t) X(u16, uint16_t, uint16_t) X(i32, int32_t, int32_t) X(u32, uint32_t, uint32_t) \
-    X(i64, int64_t, int64_t) X(u64, uint64_t, uint64_t) X(bool, uint8_t, int) X(f16, uint16_t, float) \
-    X(bf16, uint16_t, float) X(f8e4m3fn, uint8_t, float) X(f8e4m3fnuz, uint8_t, float) X(f8e5m2, uint8_t, float) \
-    X(f8e5m2fnuz, uint8_t, float) X(f8e8m0, uint8_t, float) X(f4e2m1, uint8_t, float) X(i4, uint8_t, int8_t) \
-    X(u4, uint8_t, uint8_t) X(i2, uint8_t, int8_t) X(u2, uint8_t, uint8_t)
+    X(i64, int64_t, int64_t) X(u64, uint64_t, uint64_t) X(bool, uint8_t, int) EACH_STORED(X)
+
+#define DEF_ACCESS(S, M, T) \
+    T_FN T t_load_##S(const M *p) { return t_decode_##S(*p); } \
+    T_FN void t_store_##S(M *p, T v) { *p = t_encode_##S(v); }
+EACH_STORED(DEF_ACCESS)
 
 /* Buffers of the harness may lie anywhere. */
 #define DEF_MEMORY(S, M, T) \

@@ -1,1 +1,0 @@
-/* The scalar prelude has the narrow types in its one header. */
