@@ -1,4 +1,6 @@
-"""Nanoseconds an element of functions that kernels in C hold, in vectors of 16, 8 and 4 lanes; ``exp_f64`` is a NAME.
+"""Nanoseconds an element of functions that kernels in C hold, in vectors of 16, 8 and 4 lanes.
+
+``exp_f64`` is a NAME, and so are conversions of narrow types, ``decode_f8e5m2``, whose elements come from memory.
 
     python -m tests.speed.functions [--beside FOLDER] [--rounds N] [NAME ...]
 
@@ -17,7 +19,8 @@ from tempfile import TemporaryDirectory
 from tests.support import compilers
 from torshc.base.resources import templates
 from torshc.expr import FUNCTIONS
-from torshc.expr.formulas import ELEMENTARY, arguments_of
+from torshc.expr.formulas import ELEMENTARY, EXACT, PRINTED, arguments_of, find_formula, operands_of
+from torshc.expr.formulas_narrow import CONVERSIONS
 from torshc.targets.cpu.vector_functions import library
 from torshc.targets.toolchain import BASE_FLAGS
 
@@ -30,11 +33,16 @@ RANGES = {
 PROGRAM = """\
 #include <stdio.h>
 #include <time.h>
-#include "t_math.h"
+#if __has_include("t_narrow.h") /* before kernels held their conversions */
+#include "t_narrow.h"
+#endif
+#include "t_kernel.h"
 %(functions)s
 enum { N = 2048, TIMES = 8 };
 float in_f32[N], out_f32[N]; /* which might be read elsewhere */
 double in_f64[N], out_f64[N];
+uint8_t in_u8[N], in_i8[N], out_u8[N], out_i8[N];
+uint16_t in_u16[N], out_u16[N];
 
 static double now(void) {
     struct timespec t;
@@ -48,7 +56,10 @@ int main(void) {
     for (size_t k = 0; k < sizeof entries / sizeof *entries; k++) {
         double best = 1e30;
         const float low = entries[k].low, high = entries[k].high;
-        for (int i = 0; i < N; i++) in_f64[i] = in_f32[i] = low + (high - low) * (float)(i * 37 %% N) / N;
+        for (int i = 0; i < N; i++) {
+            in_f64[i] = in_f32[i] = low + (high - low) * (float)(i * 37 %% N) / N;
+            in_i8[i] = in_u8[i] = (uint8_t)i, in_u16[i] = (uint16_t)(i * 37);
+        }
         for (int round = 0; round < 40; round++) {
             const double start = now();
             for (int t = 0; t < TIMES; t++) entries[k].run();
@@ -61,7 +72,7 @@ int main(void) {
 """
 LOOP = """
 static __attribute__((noinline)) void run_%(name)s(void) {
-    for (int i = 0; i < N; i += TORSHC_LANES) t_store_%(type)s(out_%(type)s + i, t_%(name)s(%(call)s));
+    for (int i = 0; i < N; i += TORSHC_LANES) t_store_%(to)s(out_%(to)s + i, t_%(name)s(%(call)s));
 }"""
 
 
@@ -70,9 +81,11 @@ def program(names: Sequence[str], functions: str) -> str:
     loops, entries = "", []
     for name in names:
         op, _, dtype = name.rpartition("_")
-        argument = f"t_load_{dtype}(in_{dtype} + i)"
-        call = ", ".join([argument] * len(arguments_of(FUNCTIONS[op])))
-        loops += LOOP % {"name": name, "type": dtype, "call": call}
+        count, to = len(arguments_of(FUNCTIONS[op])) if name in ELEMENTARY else 1, dtype
+        if (formula := find_formula(name, EXACT)) is not None:
+            (dtype, *_), to = (t.name for t in operands_of(formula).values()), formula.dtype.name
+        call = ", ".join([f"t_load_{dtype}(in_{dtype} + i)"] * count)
+        loops += LOOP % {"name": name, "to": to, "call": call}
         low, high = RANGES.get(op, (-4.0, 4.0))
         entries.append(f"{{run_{name}, {low}f, {high}f}}")
     return PROGRAM % {"functions": functions, "loops": loops, "entries": ", ".join(entries)}
@@ -91,12 +104,12 @@ def measured(programs: Sequence[Path], rounds: int) -> Iterator[tuple[float, ...
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="functions; all unless given")
-    parser.add_argument("--beside", type=Path, metavar="FOLDER", help="a folder with another t_math.h")
+    parser.add_argument("--beside", type=Path, metavar="FOLDER", help="a folder with another t_kernel.h")
     parser.add_argument("--rounds", type=int, default=5, help="how often each program runs")
     parser.add_argument("--lanes", type=int, nargs="*", default=[*WIDTHS], choices=[*WIDTHS])
     options = parser.parse_args()
-    names = options.names or sorted(n for n in ELEMENTARY if n.endswith("_f32"))
-    names = [n if n in ELEMENTARY else f"{n}_f32" for n in names]
+    names = options.names or sorted(n for n in ELEMENTARY if n.endswith("_f32")) + list(CONVERSIONS)
+    names = [n if n in PRINTED else f"{n}_f32" for n in names]
     sides = [templates("c") / "prelude", *([options.beside] if options.beside else [])]
     with TemporaryDirectory() as folder:
         for kind in ("clang", "gcc"):
@@ -109,7 +122,7 @@ def main() -> None:
                     compilers.build([compilers.needed(kind).cc, *flags, source, "-o", binary, "-lm"])
                     made.append(binary)
                 for name, times in zip(names, measured(made, options.rounds), strict=False):
-                    text = f"{kind:5} {lanes:2} lanes  {name:11} {times[0]:7.3f} ns"
+                    text = f"{kind:5} {lanes:2} lanes  {name:17} {times[0]:7.3f} ns"
                     print(text + (f" {times[1]:7.3f} ns  {times[0] / times[1] - 1:+6.1%}" if len(times) > 1 else ""))
 
 
