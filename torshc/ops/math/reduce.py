@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -13,10 +14,10 @@ from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.axes import axes_operand, constraints_of, known_axes, marks, without
 from ..core.base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
 from ..core.composite import Formula
-from ..core.functions import equal, exp, is_inf, log, sign, sqrt, where
+from ..core.functions import ceil, equal, exp, floor, is_inf, log, sign, sqrt, where
 from ..core.gradient import Backward, as_shape, gradient_of, spread
 from ..core.pointwise import compute
-from ..core.scalar import Scalar, element
+from ..core.scalar import Scalar, element, maximum
 from ..core.source import SourceNode
 from ..core.tensor import Tensor, apply_named, apply_op
 from ..tensor.view import Reshape, Stretch
@@ -180,13 +181,27 @@ def _mean(total: Scalar, count: Expr) -> Scalar:
     return total / element(count, compute(total.dtype))
 
 
+def _root(total: Scalar, count: Expr) -> Scalar:
+    """The square root; of an integer the largest whole number that is not above it.
+
+    ONNX's definition rounds the integer to f32 first, its evaluator and ONNX Runtime to f64, so that theirs may be one
+    more just below a square. A step of Newton's method in integers that starts from f32 is the whole root or one more.
+    """
+    if total.dtype.is_float:
+        return sqrt(total)
+    n = maximum(total, 0)  # squares may have wrapped
+    near = maximum(sqrt(n.cast(F32)).cast(n.dtype), 1)
+    root = maximum((near + n / near) / 2, 1)
+    return root - (root > n / root).cast(n.dtype)
+
+
 reduction("ReduceSum", "add")
 reduction("ReduceMean", "add", last=_mean)
 reduction("ReduceMax", "max")
 reduction("ReduceMin", "min")
 reduction("ReduceProd", "mul")
 reduction("ReduceL1", "add", abs)
-reduction("ReduceL2", "add", lambda x: x * x, lambda t, _: through_float(sqrt, t))
+reduction("ReduceL2", "add", lambda x: x * x, _root)
 reduction("ReduceSumSquare", "add", lambda x: x * x)
 reduction("ReduceLogSum", "add", last=lambda t, _: through_float(log, t))
 
@@ -196,7 +211,8 @@ reduction("ReduceLogSum", "add", last=lambda t, _: through_float(log, t))
 class ReduceLogSumExp(Formula, Reduce):
     """log(sum(exp(x))) as m + log(sum(exp(x - m))) with m the maximum, so that it does not overflow.
 
-    Where the maximum is infinite m is 0: the result is that infinity.
+    Where the maximum is infinite m is 0: the result is that infinity. Of integers the result loses its fraction, and m
+    stays an integer, which f32 may not hold.
     """
 
     def nest(self, node: Node, output: int) -> Nest:
@@ -204,20 +220,24 @@ class ReduceLogSumExp(Formula, Reduce):
 
     @classmethod
     def over(cls, b: Builder, x: Value, marked: Shape) -> Value:
+        most, total = (partial(apply_op, ReduceMarked(kind, marked)) for kind in ("ReduceMax", "ReduceSum"))
         given = Tensor(b, x)
-        m = _finite(apply_op(ReduceMarked("ReduceMax", marked), given))
-        total = apply_op(ReduceMarked("ReduceSum", marked), exp(given - apply_op(Stretch(x.shape), m)))
-        return (log(total) + m).value
+        return _log_sum_exp(given, most(given), partial(apply_op, Stretch(x.shape)), total).value
 
     def formula(self, given: Tensor) -> Tensor:
-        x = given if given.dtype.is_float else given.cast(F32)
-        m = _finite(x.max(self.axes))
-        out = log(exp(x - m).sum(self.axes)) + m
-        return (out if self.keepdims else out.sum(self.axes, keep=False)).cast(given.dtype)
+        out = _log_sum_exp(given, given.max(self.axes), lambda t: t, lambda t: t.sum(self.axes))
+        return out if self.keepdims else out.sum(self.axes, keep=False)
 
 
-def _finite(m: Tensor) -> Tensor:
-    return where(is_inf(m), 0, m)
+def _log_sum_exp(x: Tensor, m: Tensor, wide: Callable[[Tensor], Tensor], total: Callable[[Tensor], Tensor]) -> Tensor:
+    """m + log(sum(exp(x - m))) for the maximum m, which `wide` gives the shape of x."""
+    if x.dtype.is_float:
+        m = where(is_inf(m), 0, m)
+        return log(total(exp(x - wide(m)))) + m
+    below = wide(m) - x  # wraps to less than 0 where it is so large that its exp(-below) is 0
+    rest = log(total(where(below < 0, 0.0, exp(-below.cast(F32)))))
+    whole = where(m.cast(F32) + rest < 0, ceil(rest), floor(rest))  # towards 0, as a Cast
+    return m + whole.cast(m.dtype)
 
 
 @operator()
