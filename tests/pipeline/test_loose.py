@@ -162,6 +162,18 @@ def test_a_model_that_fits_sizes_of_1_alone_has_the_loose_form_alone(tmp_path: P
         prepare(none.SerializeToString(), CompileOptions())
 
 
+def test_a_model_whose_loose_form_fits_no_other_sizes_has_none(tmp_path: Path) -> None:
+    """The sum alone would take n of 1, the product needs 2."""
+    nodes = [NODE("Add", ["x", "w"], ["s"]), NODE("MatMul", ["s", "x"], ["y"])]
+    made = model(nodes, {"x": ["n", 1]}, {"w": np.array([[1, 2], [3, 4]], np.float32)})
+    assert prepare(made.SerializeToString(), CompileOptions()).loose is None
+    torshc.compile(made.SerializeToString(), tmp_path / "m.tsc", threads=1)
+    with torshc.load(tmp_path / "m.tsc", threads=1) as compiled:
+        np.testing.assert_array_equal(compiled.run({"x": np.float32([[1], [2]])})["y"], [[8], [17]])
+        with pytest.raises(RunError, match="1"):
+            compiled.run({"x": np.float32([[1]])})
+
+
 def test_attention_is_one_kernel_in_both_forms() -> None:
     """Queries are read as often as a mask has heads."""
     made = prepare(EXAMPLES["mask"][0].SerializeToString(), CompileOptions())

@@ -11,7 +11,7 @@ from .compilation import Compilation, Loose, with_edited
 
 
 def with_loose(fast: Compilation, sizes: frozenset[str], compiled: Callable[[], Compilation] | None) -> Compilation:
-    """A compilation with the loose form of its model, or why there is none.
+    """A compilation with the loose form of its model, or why there is none; as it is where that fits no other sizes.
 
     Args:
         sizes: names of the dimensions that may be 1 there.
@@ -24,6 +24,8 @@ def with_loose(fast: Compilation, sizes: frozenset[str], compiled: Callable[[], 
         return dataclasses.replace(fast, loose=Loose(wanted, why="a Graph is compiled once, and changed by that"))
     try:
         form = compiled()
+        if sizes.isdisjoint(form.program.names):  # what fixes them in the fast form fixes them there too
+            return fast
         programs = join_forms(fast.program, form.program)
     except (ModelError, UnsupportedError) as error:
         return dataclasses.replace(fast, loose=Loose(wanted, why="; ".join(str(error).splitlines())))
