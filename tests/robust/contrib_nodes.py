@@ -396,7 +396,8 @@ def groups_of_heads(rng: Rng) -> Drawn:
     form |= {"softcap": 2.0} if rng.random() < 0.3 else {}
     form |= {"smooth_softmax": 1} if rng.random() < 0.3 else {}
     form |= {"scale": 0.3} if rng.random() < 0.3 else {}
-    rest = tables if form["do_rotary"] else []
+    addend = maybe(rng, reals(rng, int(rng.choice([1, b])), int(rng.choice([1, h])), s, s + p))
+    rest = [*(tables if form["do_rotary"] else [None, None]), None, addend]
     return Drawn([q, k, v, *past, last, np.asarray(s + p, np.int32), *rest], form, 3, fixed=(6,), atol=1e-4)
 
 

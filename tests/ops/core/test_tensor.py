@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.support.evaluate import run
-from torshc.expr import F16, F32, I64, const
+from torshc.base.errors import ModelError
+from torshc.expr import F16, F32, I64, const, dim, substitute
 from torshc.graph import Builder, Graph, TensorType
 from torshc.ops.core.tensor import Tensor, apply_named, apply_op, read_node
 from torshc.ops.nn.norm import LayerNormalization
@@ -64,6 +65,18 @@ def test_reductions_and_parts() -> None:
         computed(lambda x, y: x.max(1).expand(2, 2)), np.repeat(X.max(1, keepdims=True), 2, 1)
     )
     np.testing.assert_allclose(computed(lambda x, y: x.softmax(-1)).sum(-1), [1, 1], rtol=1e-6)
+
+
+def test_parts_lie_inside_the_tensor() -> None:
+    x, _ = two()
+    with pytest.raises(ModelError, match=r"4 places along dimension 1 of f32.2, 3."):
+        x.part(1, 2, 4)
+    graph = Graph()
+    graph.declare_inputs([graph.new_value(TensorType(F32, (dim("n"),)), "x")])
+    Tensor(Builder(graph), graph.inputs[0]).part(0, 0, 3)
+    ((there, one),) = graph.constraints
+    for n in (2, 3, 5):
+        assert (substitute(there, {dim("n"): const(n)}) is one) == (n >= 3)
 
 
 def test_numbers_have_the_type_of_the_tensor() -> None:

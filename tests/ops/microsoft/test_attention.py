@@ -132,6 +132,11 @@ def test_groups_of_heads(new: int, past: int, room: int, rotary: int) -> None:
         check("GroupQueryAttention", *operands, outputs=3, smooth_softmax=1, **form)
         sink = [None] * 4 + [numbers(4)]
         check("GroupQueryAttention", *operands, *sink, outputs=3, **form)
+    for outer in ((1, 1), (2, 4)):  # of as many keys as there are, whatever room the caches have
+        addend = numbers(*outer, new, past + new, seed=7)
+        check(
+            "GroupQueryAttention", *operands, *(tables or [None] * 2), None, addend, outputs=3, do_rotary=rotary, **form
+        )
 
 
 @pytest.mark.parametrize(
@@ -231,9 +236,12 @@ def test_a_masked_score_is_not_hidden_altogether() -> None:
         ("Attention", [numbers(2, 3, 6), numbers(6, 24)], {"num_heads": 5}, "in 5 heads"),
         ("Attention", [numbers(2, 3, 6), numbers(6, 24)], {"num_heads": 2, "do_rotary": 1}, "rotary"),
         ("Attention", [numbers(2, 3, 6), numbers(6, 24), None, np.ones((3, 3, 3, 3), I32)], {"num_heads": 2}, "a mask"),
+        ("Attention", [numbers(2, 3, 6), numbers(6, 24), None, None, numbers(1, 2, 2, 5, 4)], {"num_heads": 2}, "past"),
         ("MultiHeadAttention", [numbers(2, 3, 6)], {"num_heads": 2}, "without keys"),
         ("GroupQueryAttention", grouped(2, 1, 3), {"num_heads": 4, "kv_num_heads": 3}, "in 3 groups"),
         ("GroupQueryAttention", grouped(2, 1, 3), {"num_heads": 4, "kv_num_heads": 2, "v_quant_type": "NO"}, "quant"),
+        ("GroupQueryAttention", [*grouped(2, 1, 3), None, None, None, numbers(1, 1, 1, 3)],
+         {"num_heads": 4, "kv_num_heads": 2, "fixed": (6,)}, "the addend of GroupQueryAttention: 3 and 4"),
         ("RotaryEmbedding", [numbers(2, 3), np.array([0]), numbers(4, 2), numbers(4, 2)], {}, "RotaryEmbedding of f32"),
     ],
 )  # fmt: skip

@@ -13,7 +13,7 @@ from tests.support.contrib import check, compiled, model_of
 from tests.support.evaluate import Array, run
 from tests.support.models import feeds_of
 from tests.support.nodes import numbers
-from torshc.base.errors import TorshcError, UnsupportedError
+from torshc.base.errors import ModelError, TorshcError, UnsupportedError
 from torshc.formats import import_model
 
 OP = "DecoderMaskedMultiHeadAttention"
@@ -83,3 +83,7 @@ def test_what_is_refused() -> None:
     beams = (*step(2), np.array([1], np.int32), np.zeros((BATCH, 1, LONGEST), np.int32))
     with pytest.raises(UnsupportedError, match="with beams"):
         import_model(model_of(OP, beams, **SELF).SerializeToString())
+    halves = step(2)
+    for lost in (5, 6):
+        with pytest.raises(ModelError, match="past keys but no past values"):
+            import_model(model_of(OP, (*halves[:lost], None, *halves[lost + 1 :]), **SELF).SerializeToString())

@@ -14,7 +14,8 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from ...expr import I64, DType, Expr, as_int, const
+from ...base.errors import ModelError
+from ...expr import I64, DType, Expr, as_int, const, select
 from ...graph import Builder, Shape, TensorType, Value
 from .base import REGISTRY, Op, axis_of
 from .source import SourceNode
@@ -152,8 +153,17 @@ class Tensor:
         return apply_named("Transpose", self, perm=order)
 
     def part(self, axis: int, start: int, stop: int) -> Tensor:
-        """x[..., start:stop, ...] along an axis."""
+        """x[..., start:stop, ...] along an axis.
+
+        Raises:
+            ModelError: it is known to be shorter; else a run checks that.
+        """
         axis = axis_of(axis, self.rank)
+        there = self.shape[axis] >= stop
+        if there.op != "const":
+            self.builder.graph.constraints.append((select(there, const(1), const(0)), const(1)))
+        elif not there.data:
+            raise ModelError(f"{stop} places along dimension {axis} of {self.type!r}")
         starts = tuple(const(start if k == axis else 0) for k in range(self.rank))
         return self.slice(starts, (*self.shape[:axis], const(stop - start), *self.shape[axis + 1 :]))
 

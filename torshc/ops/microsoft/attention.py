@@ -30,6 +30,7 @@ from ..nn.attention import Attention
 from ..nn.heads import added, heads, kept, merged, places, window
 from ..nn.norm import RMSNormalization
 from ..nn.rotary import rotated
+from ..tensor.parts import Pad
 from .base import DOMAIN
 from .quantize import integers, scaled
 
@@ -106,6 +107,7 @@ def joined(past: Tensor | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, T
     if past is not None:
         if past.rank != 5:
             raise ModelError(f"attention with a past {past.type!r}")
+        same_dim(past.shape[0], const(2), past.builder.graph.constraints, "keys and values of a past")
         before = [past.part(0, n, n + 1).reshape(*past.shape[1:]) for n in (0, 1)]
         k, v = (concat(old, new, axis=2) for old, new in zip(before, (k, v), strict=True))
     if k.size(-1) != v.size(-1):
@@ -320,7 +322,10 @@ def group_query_attention(
 
     seen = _seen(q, k.shape[2], row, causal, local_window_size)
     if bias is not None:
-        bias = bias if bias.size(-1) == k.size(2) else bias.part(3, 0, k.size(2) or 0)
+        same_dim(bias.shape[3], total, bias.builder.graph.constraints, "the addend of GroupQueryAttention")
+        left, none = k.shape[2] - bias.shape[3], (const(0),) * 4  # caches may have room behind the sequences
+        if as_int(left) != 0:
+            bias = apply_op(Pad(none, (*none[1:], left)), bias, -math.inf)
         by_group = (1, 1) if bias.size(1) == 1 else (kv_num_heads, num_heads // kv_num_heads)
         bias = bias.reshape(bias.shape[0], *by_group, *bias.shape[2:])
     mask, scale = added((seen, bias)), scale or 1 / math.sqrt(q.size(-1) or 1)

@@ -30,6 +30,8 @@ def decoder_masked_multi_head_attention(
     """
     if source.outputs > 3 or output_qk or indirection is not None:
         raise Unsupported("DecoderMaskedMultiHeadAttention with scores as a result, or with beams")
+    if (past_k is None) != (past_v is None):
+        raise ModelError("DecoderMaskedMultiHeadAttention with past keys but no past values, or the other way round")
     if key is None:
         q, k, v = projected(query if bias is None else query + bias, (), num_heads)
     else:
