@@ -48,3 +48,14 @@ def test_windows_of_few_elements(op: str) -> None:
         for periodic in (0, 1)[size == 0 :]:
             check(op, np.asarray(size, I64), fixed=(0,), periodic=periodic)
             check(op, np.asarray(size, I64), periodic=periodic)
+    for fixed in ((0,), ()):
+        refused(op, np.array([3, 4], I64), fixed=fixed, match=f"{op} of size")
+
+
+@pytest.mark.parametrize(("filters", "length"), [(4, 1024), (8, 16), (20, 64)])
+def test_filters_whose_edges_are_one_bin(filters: int, length: int) -> None:
+    """Many filters for few bins, known and of the run."""
+    given = (np.asarray(n, I64) for n in (filters, length, 8192))
+    operands = [*given, np.float32(0), np.float32(4096)]
+    for fixed in ((0, 1, 2, 3, 4), ()):
+        check("MelWeightMatrix", *map(np.asarray, operands), fixed=fixed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.support import contrib
 from tests.support.nodes import F32, I64, check, given, numbers
 
 
@@ -24,6 +25,14 @@ def test_resize(mode: str, transform: str) -> None:
 def test_nearest(rounding: str) -> None:
     for scale in (0.5, 2.0, 1.5, 0.7):
         check("Resize", numbers(5, 4), None, np.array([scale, 1], F32), fixed=(2,), nearest_mode=rounding)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int32])
+def test_integers_are_weighted_as_floats_and_lose_their_fraction(dtype: type) -> None:
+    """As of ONNX Runtime; onnx's evaluator rounds them. Weights are quarters, so that no sum is rounded."""
+    x = np.random.default_rng(0).integers(*((0, 255) if dtype is np.uint8 else (-128, 127)), (1, 2, 4, 5)).astype(dtype)
+    scales = np.array([1, 1, 2, 2], F32)
+    contrib.check("Resize", x, None, scales, fixed=(2,), domain="", version=19, mode="linear")
 
 
 def test_upsample() -> None:

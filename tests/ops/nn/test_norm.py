@@ -47,6 +47,11 @@ def test_normalisations() -> None:
     check("RMSNormalization", x, numbers(5, seed=1), opset=23)
 
 
+def test_groups_divide_the_channels() -> None:
+    refused("GroupNormalization", numbers(2, 4, 3), numbers(4), numbers(4), num_groups=3, match="in 3 groups")
+    refused("GroupNormalization", numbers(4), numbers(4), numbers(4), num_groups=2, match="in 2 groups")
+
+
 def test_a_scale_that_widens_the_operand_is_refused() -> None:
     for op in ("RMSNormalization", "LayerNormalization"):
         refused(op, numbers(2, 1), numbers(8), opset=23, match="with a scale or bias")

@@ -15,6 +15,8 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import torshc
+from torshc.base.options import CompileOptions
+from torshc.pipeline.compiler import prepare
 
 Array = np.ndarray[Any, Any]
 Dims = tuple[int | str, ...]
@@ -112,6 +114,13 @@ def test_as_the_reference(name: str, tmp_path: Path) -> None:
                 assert got.shape == want.shape and got.dtype == want.dtype
                 # f32: sums of 8 terms, of weights up to 1; f16: onnx rounds scores of up to 8 and weights to 11 bits.
                 np.testing.assert_allclose(got, want, atol=1e-5 if form.dtype == T.FLOAT else 2e-2)
+
+
+@pytest.mark.parametrize(("precision", "one"), [(T.FLOAT, True), (T.DOUBLE, False)])
+def test_a_softmax_of_another_precision_is_a_kernel_of_its_own(precision: int, one: bool) -> None:
+    model = Form(attributes={"softmax_precision": precision}).model()
+    made = prepare(model.SerializeToString(), CompileOptions())
+    assert ("attention.c.j2" in [k.template for unit in made.units for k in unit.kernels]) == one
 
 
 def test_a_nan_is_not_taken_for_a_hidden_row(tmp_path: Path) -> None:

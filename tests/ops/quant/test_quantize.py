@@ -20,6 +20,9 @@ def test_quantise_and_back(dtype: Any) -> None:
         zero = np.full(np.shape(scale), 3, dtype)
         (q,) = check("QuantizeLinear", x, np.asarray(scale), zero, opset=21, axis=1)
         check("DequantizeLinear", q, np.asarray(scale), zero, opset=21, axis=1)
+    one = np.asarray(1.7, F32), np.array([0.05], F32), np.array([3], dtype)  # a scalar stays one
+    (q,) = check("QuantizeLinear", *one, opset=21)
+    check("DequantizeLinear", q, *one[1:], opset=21)
     blocks = np.abs(numbers(2, 2, 4)) + F32(0.1)
     check("QuantizeLinear", x, blocks, np.zeros((2, 2, 4), dtype), opset=21, axis=1, block_size=2)
 
