@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import ClassVar
 
-import numpy as np
-
 from ...base.errors import ModelError
 from ...expr import BOOL, F8E8M0, F32, F64, I32, STRING, DType, from_onnx
-from ...graph import Value, ints_of
+from ...graph import Value
 from ..core import scalar
 from ..core.base import REGISTRY, Inputs, need, operator
 from ..core.gradient import Backward, NoGradient, gradient_of, slopes_of
@@ -379,11 +377,6 @@ class Cast(Pointwise):
             (x,) = cast_text(source, x, dtype.register if dtype.is_narrow else dtype)
             if not dtype.is_narrow:
                 return [x]
-        known = ints_of(x.data)
-        if (
-            dtype.is_float and not dtype.is_narrow and known is not None and len(known) == 1
-        ):  # a bound of Range, which takes floats too
-            return [source.builder.constant(np.asarray(known, dtype.numpy).reshape(x.type.static_shape or ()))]
         if not dtype.is_narrow:
             return source.emit(cls(to=dtype), [x])
         return source.emit(cls(dtype, saturate, mode if dtype is F8E8M0 else "up"), [x])
