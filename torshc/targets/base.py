@@ -359,9 +359,12 @@ class IndexPrinter:
         return text if isinstance(e, str) or text.isdigit() else f"({text})"
 
     def times(self, *factors: Expr | int | str) -> str:
-        """A product of sizes and of texts, which are operands of such; ones are left out."""
+        """A product of sizes and of texts, which are operands of such; ones are left out, and what is times the text 0.
+
+        A size of 0 stays, as the step of an empty or broadcast operand: what it is multiplied with would not be used.
+        """
         texts = [x for x in map(self.operand, factors) if x != "1"]
-        return "0" if "0" in texts else " * ".join(texts) or "1"
+        return "0" if "0" in factors or 0 in factors else " * ".join(texts) or "1"
 
     def plus(self, *terms: Expr | int | str) -> str:
         """A sum of sizes and of texts, which are terms of such; zeros are left out."""
