@@ -21,6 +21,8 @@ def test_defaults_are_valid() -> None:
         ({"opt_levl": 1}, "did you mean 'opt_level'"),
         ({"opt_level": 4}, "from 0 to 3"),
         ({"opt_level": True}, "from 0 to 3"),
+        ({"winograd": True}, "there is no option 'winograd' any more\n  remedy: -O3 takes .* accuracy"),
+        ({"accuracy": "1e-4"}, "accuracy cannot be '1e-4'"),
         ({"fusion": "agressive"}, "did you mean 'aggressive'"),
         ({"emit": "exe"}, "source, objects, bundle"),
         ({"mcpu": "native; rm"}, "characters"),

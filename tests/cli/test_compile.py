@@ -191,15 +191,20 @@ def test_an_option_that_the_target_does_not_use_is_refused(torshc: Torshc, chain
         chain,
         "--target",
         "cuda",
-        "--winograd",
+        "--exact-batches",
         "--cc",
         "gcc",
         "--emit",
         "source",
         code=ConfigError.exit_code,
     )
-    assert "the target cuda does not use --cc and --winograd" in refused.stderr
+    assert "the target cuda does not use --cc and --exact-batches" in refused.stderr
     torshc("compile", chain, "--target", "cuda", "--arch", "sm_90", "--mcpu", "native", "--emit", "source")
+
+
+def test_an_option_that_is_gone_names_the_new_one(torshc: Torshc, chain: Path) -> None:
+    refused = torshc("compile", chain, "--winograd", "--emit", "source", code=ConfigError.exit_code)
+    assert "no option --winograd any more" in refused.stderr and "accuracy" in refused.stderr
 
 
 def test_verify_needs_a_library(torshc: Torshc, chain: Path, tmp_path: Path) -> None:

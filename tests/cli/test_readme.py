@@ -24,7 +24,7 @@ RUN = [p for p in PAGES if any(block.runs for block in pages.blocks(p.read_text(
 
 
 def options_of(command: click.Command) -> set[str]:
-    own = {word for parameter in command.params for word in parameter.opts}
+    own = {word for p in command.params if not getattr(p, "hidden", False) for word in p.opts}
     inner = command.commands.values() if isinstance(command, click.Group) else ()
     return own.union(*(options_of(c) for c in inner))
 

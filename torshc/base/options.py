@@ -15,9 +15,13 @@ from .errors import ConfigError, did_you_mean
 
 FUSION_MODES = ("none", "conservative", "default", "aggressive")
 PRECISIONS = ("f32", "tf32", "f16", "bf16")
+ACCURACIES = ("exact", "rounding", "1e-5", "2e-5", "1e-3", "1e-2")
+USUAL_ACCURACY = "2e-5"  # of -O3
 LOOSE_FORMS = ("auto", "none")
 WEIGHT_DTYPES = ("f32", "f16", "bf16", "f8")
 LARGE = 4096  # elements of a weight that is stored so; fewer save little, and are often scales and biases of channels
+# Options that were, and what there is instead.
+REMOVED = {"winograd": "-O3 takes Winograd's method by itself where accuracy lets it: 'exact', 'rounding', '1e-5', ..."}
 HALVES = ("f16", "bf16")  # those that operands are stored in
 EMIT_KINDS = ("source", "objects", "bundle", "archive", "page")
 # What every bundle has (model.h, torshc_run, t_pool_run), and what systems call libraries of their own (libm.so).
@@ -61,8 +65,12 @@ class CompileOptions:
         embed_weights: put the weights inside the library.
         loose: "auto" gives a model whose sizes may be 1 and broadcast a second, loose form for runs in which they are;
             "none" leaves it out, and such runs are refused.
-        winograd: let 3x3 convolutions take Winograd's method: a third of the arithmetic, errors of about 1e-5 of the
-            largest output instead of 1e-6.
+        accuracy: bounds what may be chosen of kernels whose results round otherwise than the model's products and sums
+            do. "exact": none; "rounding": those whose expected error is no larger than that of plain sums in their
+            type; a number: all with which the model's expected error is at most this part of its largest output. Empty
+            for what the level has: "2e-5" of -O3, "exact" of others, at which there is no other kernel whatever this
+            says. One that is given and that the model cannot keep with this ``precision`` and ``weights_dtype`` is
+            refused.
         exact_batches: let the bits of a row not depend on how many rows there are in the one place, too, where that
             costs time: attention of one query among symbolic ones, whose scores then take twice the time.
         precision: element type of the operands of products, convolutions and attention where the model has f32: "f32"
@@ -111,7 +119,7 @@ class CompileOptions:
     dump: Path | None = None
     embed_weights: bool = False
     loose: str = "auto"
-    winograd: bool = False
+    accuracy: str = ""
     exact_batches: bool = False
     precision: str = "f32"
     weights_dtype: str = "f32"
@@ -130,6 +138,8 @@ class CompileOptions:
         _check_kinds(self)
         if self.fusion:
             _choice("fusion", self.fusion, FUSION_MODES)
+        if self.accuracy:
+            _choice("accuracy", self.accuracy, ACCURACIES)
         _choice("precision", self.precision, PRECISIONS)
         _choice("weights_dtype", self.weights_dtype, WEIGHT_DTYPES)
         _choice("loose", self.loose, LOOSE_FORMS)
@@ -167,6 +177,8 @@ class CompileOptions:
         """
         known = [f.name for f in dataclasses.fields(cls)]
         for name in fields:
+            if name in REMOVED:
+                raise ConfigError(f"there is no option {name!r} any more", REMOVED[name])
             if name not in known:
                 raise ConfigError(
                     f"there is no option {name!r}{did_you_mean(name, known)}", f"known: {', '.join(known)}"

@@ -73,6 +73,14 @@ def _switches(ctx: click.Context, parameter: click.Parameter, words: tuple[str, 
     return dict(map(parse_switch, words))
 
 
+def _tell_successor(ctx: click.Context, parameter: click.Parameter, given: bool) -> None:
+    from ..base.errors import ConfigError
+    from ..base.options import REMOVED
+
+    if given:
+        raise ConfigError(f"there is no option --{parameter.name} any more", REMOVED[str(parameter.name)])
+
+
 def _budget(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, int]:
     from ..base.budget import parse_budget
 
@@ -120,7 +128,10 @@ PLAN: list[Option] = [
                  help="How many nodes are fused; by default as the optimisation level says."),
     click.option("--max-fusion-size", type=click.IntRange(1, 4096),
                  help="Most nodes in one kernel; by default 64, or as rules say."),
-    click.option("--winograd", is_flag=True, help="3x3 convolutions by Winograd's method: faster, less exact (1e-5)."),
+    click.option("--accuracy", type=click.Choice(["exact", "rounding", "1e-5", "2e-5", "1e-3", "1e-2"]),
+                 help="How far off outputs may be expected to be, of the largest, for kernels to be faster (-O3: "
+                      "2e-5); rounding: no kernel more than plain sums; exact: plain sums. Bounds --precision too."),
+    click.option("--winograd", is_flag=True, hidden=True, expose_value=False, callback=_tell_successor),
     click.option("--exact-batches", is_flag=True,
                  help="A row's bits depend on no number of rows; attention of one query takes longer (explain: rows)."),
     click.option("--precision", type=click.Choice(["f32", "tf32", "f16", "bf16"]), default="f32", show_default=True,
@@ -214,7 +225,8 @@ def compile_options(given: dict[str, Any]) -> CompileOptions:
 
     from ..base.options import CompileOptions
 
-    given["fusion"] = given.pop("fusion", None) or ""
+    for name in ("fusion", "accuracy"):
+        given[name] = given.pop(name, None) or ""
     given["cache"] = not given.pop("no_cache", False)
     given["fallback"] = not given.pop("no_fallback", False)
     names = [f.name for f in dataclasses.fields(CompileOptions) if f.name in given]

@@ -19,6 +19,7 @@ from .training import TrainingInfo, training_info
 if TYPE_CHECKING:
     from ..kernels.base import Kernel
     from ..passes import PassRecord
+    from ..pipeline.accuracy import Error
     from ..pipeline.compilation import Compilation, Unit
 
 
@@ -120,7 +121,11 @@ class Stop:
 
 @dataclass(frozen=True)
 class GroupInfo:
-    """A group: what one launch (or a packing launch and one more) computes; ``rules`` brought its nodes together."""
+    """A group: what one launch (or a packing launch and one more) computes; ``rules`` brought its nodes together.
+
+    ``method`` and ``error`` are how it computes and by how much its results are expected to be off, as in
+    :class:`torshc.pipeline.accuracy.Error`.
+    """
 
     id: int
     kind: str
@@ -132,6 +137,8 @@ class GroupInfo:
     writes: tuple[Tensor, ...]
     kernels: tuple[KernelInfo, ...]
     stops: tuple[Stop, ...]
+    method: str
+    error: float
 
     @property
     def templates(self) -> tuple[str, ...]:
@@ -189,7 +196,9 @@ class Explanation:
     ``unfit`` says why the model cannot take these, where no others were found; it is empty where it can.
     ``course`` is what the host does between launches, empty where it does nothing; ``live`` the bytes of values that
     are in use while each group runs; ``custom`` operators that users declare; ``loose`` what there
-    is for sizes of 1, None where none could broadcast; ``training`` what a step trains, None where there is none.
+    is for sizes of 1, None where none could broadcast; ``training`` what a step trains, None where there is none;
+    ``accuracy`` the level that bounds the choice of kernels, and ``error`` how far outputs are expected to be off, as
+    part of their largest element.
     """
 
     model: str
@@ -213,6 +222,8 @@ class Explanation:
     copied_bytes: int
     fallbacks: tuple[str, ...]
     approximations: tuple[str, ...]
+    accuracy: str
+    error: float
     thresholds: tuple[str, ...]
     custom: tuple[CustomInfo, ...]
     seconds: Mapping[str, float]
@@ -274,13 +285,15 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         launches=len(symbols),
         distinct_kernels=len(set(symbols)),
         passes=pass_infos(compilation.records),
-        groups=tuple(describe.group(u) for u in compilation.units),
+        groups=tuple(map(describe.group, compilation.units, compilation.accuracy.groups)),
         arena_bytes=sizes.total([compilation.arena_bytes]),
         arena_text=plain(compilation.arena_bytes),
         weights_bytes=compilation.weights_bytes,
         copied_bytes=compilation.copied_bytes,
         fallbacks=compilation.fallbacks,
         approximations=compilation.approximations,
+        accuracy=compilation.accuracy.level,
+        error=compilation.accuracy.expected,
         thresholds=compilation.thresholds,
         custom=tuple(CustomInfo(o.name, o.domain, o.declared.form, o.declared.place) for o in compilation.custom),
         seconds=compilation.seconds,
@@ -358,7 +371,7 @@ class _Describer:
         origin = was if was != node.op.name else ""
         return NodeInfo(node.id, operator_of(node), node.name, type_text(node.output.type), tuple(operands), origin)
 
-    def group(self, unit: Unit) -> GroupInfo:
+    def group(self, unit: Unit, error: Error) -> GroupInfo:
         g = unit.group
         return GroupInfo(
             id=g.id,
@@ -373,6 +386,8 @@ class _Describer:
                 self.kernel(*k, unit.tuned) for k in zip(unit.kernels, unit.symbols, unit.files, strict=True)
             ),
             stops=self.stops(g),
+            method=error.method,
+            error=error.expected,
         )
 
     def kernel(self, kernel: Kernel, symbol: str, file: str, tuned: str) -> KernelInfo:

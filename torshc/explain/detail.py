@@ -35,6 +35,7 @@ def _lines(g: GroupInfo) -> Iterator[str]:
         yield title
         rows = (_tensor(tensor, title == "Reads") for tensor in tensors)
         yield from table([Column("", 32), Column("", 24), Column("", 20)], rows, indent=2)
+    yield from paragraph("accuracy", f"{g.method}, expected error {g.error:.1e}")
     yield "Kernels"
     for kernel in g.kernels:
         yield from _kernel(kernel)

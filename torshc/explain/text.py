@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from .columns import WIDTH, Column, broken, paragraph, table
 from .data import Explanation, GroupInfo, LooseInfo, PassInfo, Stop
@@ -28,6 +28,7 @@ _PASSES = (
     Column("ms", 9, right=True),
 )
 _RULES = (Column("  rule", 38), Column("effect", 41))
+_METHODS = (Column("  computed", 24), Column("expected error", 16), Column("groups", 38))
 _SHOWN = 3  # places shown for each reason
 _SYMBOLS = 4  # symbols up to which the value of each is shown
 _OPERATORS = 66  # characters of a group's operators in the table: three lines
@@ -40,7 +41,16 @@ def to_text(explanation: Explanation, everything: bool = False) -> str:
         everything: list every place where fusion stopped, not only the first few for each reason.
     """
     e = explanation
-    parts = [_header(e), _passes(e.passes), _groups(e), _course(e), _stops(e, everything), _rules(e), _totals(e)]
+    parts = [
+        _header(e),
+        _passes(e.passes),
+        _groups(e),
+        _course(e),
+        _stops(e, everything),
+        _rules(e),
+        _accuracy(e),
+        _totals(e),
+    ]
     return "\n".join("\n".join(line.rstrip() for line in part) + "\n" for part in map(list, parts) if part)
 
 
@@ -204,6 +214,32 @@ def stop_text(stop: Stop, group: int, width: int) -> str:
 
 def _group(source: int | None) -> str:
     return f"group {source}" if source is not None else "in its readers"
+
+
+def _accuracy(e: Explanation) -> Iterator[str]:
+    """Groups by how they compute, with the largest error of one; what all come to, and the level that bounds it."""
+    yield "Accuracy (errors as part of the largest element of a result)"
+    rows = []
+    for method in dict.fromkeys(g.method for g in e.groups):
+        found = [g for g in e.groups if g.method == method]
+        rows.append([f"  {method}", f"{max(g.error for g in found):.1e}", _ranges([g.id for g in found])])
+    yield from table(_METHODS, rows)
+    yield from paragraph("outputs", f"{e.error:.1e}, chosen by --accuracy {e.accuracy}")
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Ascending numbers as text.
+
+    >>> _ranges([0, 1, 2, 5, 7, 8])
+    '0-2, 5, 7-8'
+    """
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and runs[-1][-1] == n - 1:
+            runs[-1][1:] = [n]
+        else:
+            runs.append([n])
+    return ", ".join("-".join(map(str, run)) for run in runs)
 
 
 def _totals(e: Explanation) -> Iterator[str]:

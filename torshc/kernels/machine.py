@@ -42,7 +42,8 @@ class Machine:
         lanes: f32 elements of a vector register (16, 8, 4 or 1).
         compiler: "clang" or "gcc": they allocate registers differently, so tiles differ.
         threads: threads to spread tasks over at the least.
-        winograd: whether 3x3 convolutions may be computed by Winograd's method, with errors of about 1e-5.
+        slack: roundings behind each other whose error a kernel may have that takes fewer products than a plain sum;
+            with 0 it may have that of the plain sum, and with None there are plain sums only.
         exact_batches: whether the bits of a row may not depend on how many rows there are, where that costs time.
         tf32: whether devices may round factors of f32 products to tf32, to 2^-11 of each.
         archs: of the devices that are compiled for, as their tools call them ("sm_90a"); empty where nothing is known.
@@ -55,7 +56,7 @@ class Machine:
     lanes: int = 8
     compiler: str = "clang"
     threads: int = 8
-    winograd: bool = False
+    slack: int | None = None
     exact_batches: bool = False
     tf32: bool = False
     archs: tuple[str, ...] = ()

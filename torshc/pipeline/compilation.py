@@ -46,6 +46,7 @@ from ..targets import Target
 from ..targets.isa import Isa
 from ..targets.size_names import with_names
 from ..training import name_of
+from .accuracy import Accuracy
 from .tolerance import Tolerance
 from .training import Trained
 
@@ -130,6 +131,7 @@ class Compilation:
         constants_bytes: of the constants that the imported model's nodes read.
         needs: what inputs have to be like, so that a run computes something.
         tolerances: how far each output may be from a reference's.
+        accuracy: how far outputs and results of kernels are expected to be off.
         loose: the form for sizes of 1 that broadcast, or why there is none; None where no size may be such a 1.
         custom: operators of the model that users declare.
         trained: what the library trains; None for one that runs the model.
@@ -159,6 +161,7 @@ class Compilation:
     origins: Mapping[str, str] = field(default_factory=dict)
     needs: InputNeeds = field(default_factory=InputNeeds)
     tolerances: tuple[Tolerance, ...] = ()
+    accuracy: Accuracy = field(default_factory=Accuracy)
     loose: Loose | None = None
     custom: tuple[type[Custom], ...] = ()
     trained: Trained | None = None

@@ -49,6 +49,7 @@ from ..targets import Target
 from ..targets.size_names import with_names
 from ..targets.toolchain import Archiver, Compiler, Tools, soname
 from ..training import Training
+from .accuracy import account_for, slack_of
 from .compilation import Compilation, commented_sources, constant_bytes, kernel_headers, manifest_of, origins_of
 from .job import Job, jobs_of
 from .loose import with_loose
@@ -187,6 +188,7 @@ def _compiled(graph: Graph, job: Job, clock: Clock) -> Compilation:
     with clock.stage("plan"):
         plans = [make_plan(part) for part in final]
     with clock.stage("lower"):
+        target = target.with_slack(slack_of([p.graph for p in plans], options) if target.device == CPU else None)
         targets = [target.on_processor() if script and k in script.for_host else target for k in range(len(plans))]
         lowered = [lower_groups(p.graph, p, t, options, job.tuning) for p, t in zip(plans, targets, strict=True)]
     with clock.stage("render"):
@@ -196,6 +198,7 @@ def _compiled(graph: Graph, job: Job, clock: Clock) -> Compilation:
         program = assemble_script(graph, script, plans, placed) if script else assemble(plans[0], placed[0])
     units = tuple(u for found, _, _ in rendered for u in found)
     whole, spans = _joined(graph, plans, job.policy) if script is not None else (plans[0], ())
+    accuracy, tolerances = account_for(whole.graph, [(u.group, u.kernels) for u in units], tolerances, options)
     done = Compilation(
         name=graph.name,
         options=options,
@@ -218,6 +221,7 @@ def _compiled(graph: Graph, job: Job, clock: Clock) -> Compilation:
         constants_bytes=constants,
         origins=origins,
         tolerances=tolerances,
+        accuracy=accuracy,
         custom=graph.custom,
     )
     return with_pinned(done, options.kernels) if options.kernels is not None else done

@@ -70,7 +70,6 @@ def _job_of(options: CompileOptions) -> Job:
     machine = Machine(
         isa.lanes,
         compiler=kind.toolchain.c_compiler(options),
-        winograd=options.winograd,
         exact_batches=options.exact_batches,
         tf32=options.precision == "tf32",
         archs=archs,

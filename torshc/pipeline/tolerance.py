@@ -32,7 +32,7 @@ LEAST = {"f64": 1e-4 * 2.0**-29, "f32": 1e-4}  # 1,678 units of the type
 MOST = 0.5
 ASSUMED = 1024  # terms of a sum, and rounds of a loop, whose number only a run knows
 
-_PRODUCTS = {"gemm": 2, "conv": 2, "conv_transpose": 2, "attention": 4}  # factors: of attention Q, K, V, probabilities
+FACTORS = {"gemm": 2, "conv": 2, "conv_transpose": 2, "attention": 4}  # factors: of attention Q, K, V, probabilities
 _MOVES = frozenset({
     "Identity", "Dropout", "Relu", "MaxPool", "Gather", "GatherElements", "GatherND", "Max", "Min", "Clip", "Where",
     "ReduceMax", "ReduceMin", "GlobalMaxPool", "Pad", "Neg", "Abs",
@@ -108,7 +108,7 @@ def relative_tolerance(roundings: Mapping[str, int], dtype: str = "f32") -> floa
 
 def tolerances_of(graph: Graph, options: CompileOptions) -> tuple[Tolerance, ...]:
     """The tolerance of each output of a model as it was imported, before any pass."""
-    paths = _Paths(options)
+    paths = Paths(options)
     paths.walk(graph)
     found = []
     for v in graph.returned:
@@ -117,11 +117,16 @@ def tolerances_of(graph: Graph, options: CompileOptions) -> tuple[Tolerance, ...
     return tuple(found)
 
 
-class _Paths:
-    """For each value the roundings of the path to it that has the most, and what a step of a quantised one is worth."""
+class Paths:
+    """For each value the roundings of the path to it that has the most, and what a step of a quantised one is worth.
 
-    def __init__(self, options: CompileOptions) -> None:
+    Args:
+        forms: nodes whose kernel sums otherwise than the node says, and the roundings of f32 that it has instead.
+    """
+
+    def __init__(self, options: CompileOptions, forms: Mapping[Node, int] | None = None) -> None:
         self.options = options
+        self.forms = forms or {}
         self.steps: dict[Value, float] = {}
         self._longest: dict[Value, tuple[float, Mapping[str, int]]] = {}  # with what the roundings amount to
 
@@ -136,7 +141,7 @@ class _Paths:
                 continue
             for v in node.outputs:
                 if not _decides(node, v):
-                    self._put(v, before, {t: n * rounds for t, n in self._own(node, v).items()})
+                    self._put(v, before, {t: n * rounds for t, n in self.own(node, v).items()})
                 if step := self._step(node, v):
                     self.steps[v] = step
 
@@ -164,17 +169,17 @@ class _Paths:
         for v in node.outputs:
             self._put(v, self._before(results) or before, {})
 
-    def _own(self, node: Node, v: Value) -> dict[str, int]:
+    def own(self, node: Node, v: Value) -> dict[str, int]:
         """The roundings in a node, by type."""
         op, dtype = node.op, v.dtype
         own: dict[str, int] = {}
         if _quantises(node, v):
             own[dtype.name] = 1
         elif dtype.is_float and not _moves(node):
-            own[dtype.compute] = _terms(node)
+            own[dtype.compute] = self.forms.get(node) or _terms(node)
             if dtype.is_storage:
                 own[dtype.name] = _length(node.operands[0]) if op.family == "recurrent" else 1
-        factors = 2 if op.name == "Gemm" else _PRODUCTS.get(op.family, 0)
+        factors = 2 if op.name == "Gemm" else FACTORS.get(op.family, 0)
         narrow, precision = self.options.weights_dtype, self.options.precision
         if precision != "f32" and factors and node.operands[0].dtype is F32:
             own[precision] = own.get(precision, 0) + factors

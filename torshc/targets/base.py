@@ -198,6 +198,10 @@ class Target(ABC):
         """The target with values of parameters in place of those that its lowerings choose."""
         return type(self)(dataclasses.replace(self.machine, choices=choices))
 
+    def with_slack(self, slack: int | None) -> Target:
+        """The target with kernels that may take fewer products, see :class:`torshc.kernels.machine.Machine`."""
+        return type(self)(dataclasses.replace(self.machine, slack=slack))
+
     def threads(self, kernel: Kernel) -> int:
         """Threads of a block, on a device of blocks; 0 on a processor, where the caller cuts tasks as it likes."""
         return 0

@@ -1,9 +1,10 @@
 /* 3x3 convolution of stride 1 by Winograd's F(4x4, 3x3): 36 products for 16 outputs instead of 144 (Lavin and Gray
- * 2015, arXiv:1509.09308).  A task takes a block of 4x4 output tiles through all three steps, so that the transformed
- * values stay in L2.  Weights: [36][panel of T_NR channels][IC][T_NR], already transformed.
- * Task: a block of tiles by a block of channels. */
+ * 2015, arXiv:1509.09308), at the points 0, 5/8, 3/2, as many below 0, and infinity.  A task takes a block of
+ * 4x4 output tiles through all three steps, so that the transformed values stay in L2.  Weights: [36][panel of
+ * T_NR channels][IC][T_NR], already transformed; and [panel][9][IC][T_NR] as they are, for tiles with inputs that are
+ * not finite, or so large that a transform might overflow.  Task: a block of tiles by a block of channels. */
 #define T_MR 8
-#define T_NV 3
+#define T_NV 2
 #include "t_tile.h"
 
 /* The arguments of the kernel, and where a task is. */
@@ -20,42 +21,46 @@ struct call {
 #define TILES_H ((OH + 3) / 4)
 #define TILES_W ((OW + 3) / 4)
 #define PANELS 1
-#define BLOCK 49 /* the most tiles of a task */
 #define PANEL_BLOCK 4 /* panels that are multiplied before they are transformed back */
 #define WIDE (PANEL_BLOCK * T_NR)
+#define V_STEP 432 /* elements from a point to the next, of transformed inputs and of sums */
+#define SUM_STEP 1680
+#define LARGEST 0x1p100f /* sum of squares of a tile's inputs up to which transforms are safe */
 
 /* Stores one vector of pixel m from channel n on. */
 T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
     (void)m, (void)n;
     const int64_t w0 = m;
-    float *b2 = c->buf[2];
+    float *b3 = c->buf[3];
     (void)c, (void)count;
-    t_store_f32(b2 + n + 32 * w0, acc);
+    t_store_f32(b3 + n + 32 * w0, acc);
 }
 
-/* One line of B' d. */
-T_FN void forward(const f32v *d, int64_t step, f32v *out, int64_t out_step) {
-    const f32v a = d[4 * step] - 4 * d[2 * step], b = d[3 * step] - 4 * d[step];
-    const f32v e = d[4 * step] - d[2 * step], f = 2 * (d[3 * step] - d[step]);
-    out[0] = 4 * d[0] - 5 * d[2 * step] + d[4 * step];
-    out[out_step] = a + b;
-    out[2 * out_step] = a - b;
-    out[3 * out_step] = e + f;
-    out[4 * out_step] = e - f;
-    out[5 * out_step] = 4 * d[step] - 5 * d[3 * step] + d[5 * step];
+/* One line of B' d: at 0, at each pair of points, and at infinity. */
+T_FN void forward(const f32v *d, f32v *out, int64_t out_step) {
+    const f32v even0 = -2.25f * d[2] + d[4];
+    const f32v odd0 = -1.40625f * d[1] + 0.625f * d[3];
+    const f32v even1 = -0.390625f * d[2] + d[4];
+    const f32v odd1 = -0.5859375f * d[1] + 1.5f * d[3];
+    out[0] = 0.87890625f * d[0] - 2.640625f * d[2] + d[4];
+    out[out_step] = even0 + odd0;
+    out[2 * out_step] = even0 - odd0;
+    out[3 * out_step] = even1 + odd1;
+    out[4 * out_step] = even1 - odd1;
+    out[5 * out_step] = 0.87890625f * d[1] - 2.640625f * d[3] + d[5];
 }
 
-/* One line of A' m. */
-T_FN void backward(const f32v *m, int64_t step, f32v *out, int64_t out_step) {
-    const f32v s = m[step] + m[2 * step], d = m[step] - m[2 * step];
-    const f32v u = m[3 * step] + m[4 * step], v = m[3 * step] - m[4 * step];
-    out[0] = m[0] + s + u;
-    out[out_step] = d + 2 * v;
-    out[2 * out_step] = s + 4 * u;
-    out[3 * out_step] = d + 8 * v + m[5 * step];
+/* One line of A' m: sums of powers of the points. */
+T_FN void backward(const f32v *m, f32v *out, int64_t out_step) {
+    const f32v s0 = m[1] + m[2], d0 = m[1] - m[2];
+    const f32v s1 = m[3] + m[4], d1 = m[3] - m[4];
+    out[0] = m[0] + s0 + s1;
+    out[out_step] = 0.625f * d0 + 1.5f * d1;
+    out[2 * out_step] = 0.390625f * s0 + 2.25f * s1;
+    out[3 * out_step] = m[5] + 0.244140625f * d0 + 3.375f * d1;
 }
 
-/* Output tile t of all images: its first row and column, and its image. */
+/* Output tile t of all images: its image, and its first row and column. */
 struct place {
     int64_t n, h, w;
 };
@@ -63,45 +68,85 @@ T_FN struct place place_of(int64_t tile) {
     return (struct place){tile / (TILES_H * TILES_W), tile / TILES_W % TILES_H * 4, tile % TILES_W * 4};
 }
 
-/* The transformed input of a tile: v[36][BLOCK][IC] at tile t of the block. */
-static void transform_in(const float *x, float *v, int64_t tile, int64_t t) {
-    const struct place at = place_of(tile);
-    const int64_t h0 = at.h - 1, w0 = at.w - 1;
-    const float *image = x + at.n * 25088;
-    for (int64_t channel = 0; channel < IC; channel += 16) {
-        f32v d[36], e[36];
-        for (int64_t i = 0; i < 6; i++) {
-            for (int64_t j = 0; j < 6; j++) {
-                const int64_t h = h0 + i, w = w0 + j;
-                const int inside = h >= 0 && h < IH && w >= 0 && w < IW;
-                const int64_t from = h * 896 + w * 32 + channel;
-                d[i * 6 + j] = inside ? t_load_f32(image + from) : (f32v){0};
-            }
-        }
-        T_UNROLL for (int j = 0; j < 6; j++) forward(d + j, 6, e + j, 6);
+/* The transformed input of a tile: one vector of channels at each point of v; what is outside of rows `top` to `bottom`
+ * and columns `left` to `right` is 0.  Returns the sums of squares so far. */
+T_FN f32v transform_vector(const int whole, const float *image, int64_t from, int64_t top, int64_t bottom, int64_t left,
+    int64_t right, float *v, f32v squares) {
+    f32v e[36];
+    T_UNROLL for (int j = 0; j < 6; j++) {
+        f32v d[6];
         T_UNROLL for (int i = 0; i < 6; i++) {
-            f32v o[6];
-            forward(e + i * 6, 1, o, 1);
-            T_UNROLL for (int j = 0; j < 6; j++) t_store_f32(v + ((i * 6 + j) * BLOCK + t) * IC + channel, o[j]);
+            const int inside = whole || (i >= top && i < bottom && j >= left && j < right);
+            d[i] = inside ? t_load_f32(image + (from + i * 896 + j * 32)) : (f32v){0};
+            squares += d[i] * d[i];
+        }
+        forward(d, e + j, 6);
+    }
+    T_UNROLL for (int i = 0; i < 6; i++) {
+        f32v o[6];
+        forward(e + i * 6, o, 1);
+        T_UNROLL for (int j = 0; j < 6; j++) t_store_f32(v + (i * 6 + j) * V_STEP, o[j]);
+    }
+    return squares;
+}
+
+/* All channels of a tile: v[36][V_STEP] from that tile on.  Returns whether its outputs have to be plain sums. */
+static int transform_in(const float *x, float *v, int64_t tile) {
+    const struct place at = place_of(tile);
+    const int64_t h = at.h - 1, w = at.w - 1;
+    const int64_t from = h * 896 + w * 32;
+    const float *image = x + at.n * 25088;
+    f32v squares = {0};
+    if (h >= 0 && w >= 0 && h + 6 <= IH && w + 6 <= IW) {
+        for (int64_t i = 0; i < IC; i += 16) {
+            squares = transform_vector(1, image, from + i, 0, 0, 0, 0, v + i, squares);
+        }
+    } else {
+        for (int64_t i = 0; i < IC; i += 16) {
+            squares = transform_vector(0, image, from + i, -h, IH - h, -w, IW - w, v + i, squares);
+        }
+    }
+    return !t_hall_bool((i32v)(squares <= LARGEST));
+}
+
+/* The outputs of a tile, for `channels` channels from n0 on, from sums[36][SUM_STEP]. */
+static void transform_out(const struct call *c, const float *sums, int64_t tile, int64_t n0, int64_t channels) {
+    const struct place at = place_of(tile);
+    const int64_t rows = t_imin(4, OH - at.h), columns = t_imin(4, OW - at.w);
+    for (int64_t n = 0; n < channels; n += 16) {
+        f32v e[24], o[16];
+        T_UNROLL for (int j = 0; j < 6; j++) {
+            f32v m[6];
+            T_UNROLL for (int i = 0; i < 6; i++) m[i] = t_load_f32(sums + (i * 6 + j) * SUM_STEP + n);
+            backward(m, e + j, 6);
+        }
+        T_UNROLL for (int i = 0; i < 4; i++) backward(e + i * 6, o + i * 4, 1);
+        for (int64_t i = 0; i < rows; i++) {
+            for (int64_t j = 0; j < columns; j++) {
+                finish(c, (at.n * OH + at.h + i) * OW + at.w + j, n0 + n, o[i * 4 + j], 16);
+            }
         }
     }
 }
 
-/* The outputs of a tile, for `channels` channels from n0 on, from sums[36][BLOCK][WIDE]. */
-static void transform_out(const struct call *c, const float *sums, int64_t tile, int64_t t, int64_t n0,
-    int64_t channels) {
+/* The same as sums of the terms as they are, from weights[panel][9][IC][T_NR]. */
+static __attribute__((noinline)) void sum_plainly(const struct call *c, const float *x, const float *weights,
+    int64_t tile, int64_t n0, int64_t channels) {
     const struct place at = place_of(tile);
-    const int64_t rows = t_imin(4, OH - at.h), columns = t_imin(4, OW - at.w);
-    for (int64_t n = 0; n < channels; n += 16) {
-        f32v m[6], e[24], o[16];
-        T_UNROLL for (int j = 0; j < 6; j++) {
-            T_UNROLL for (int i = 0; i < 6; i++) m[i] = t_load_f32(sums + ((i * 6 + j) * BLOCK + t) * WIDE + n);
-            backward(m, 1, e + j, 6);
-        }
-        T_UNROLL for (int i = 0; i < 4; i++) backward(e + i * 6, 1, o + i * 4, 1);
-        for (int64_t i = 0; i < rows; i++) {
-            for (int64_t j = 0; j < columns; j++) {
-                finish(c, (at.n * OH + at.h + i) * OW + at.w + j, n0 + n, o[i * 4 + j], 16);
+    const int64_t bottom = t_imin(at.h + 4, OH), right = t_imin(at.w + 4, OW);
+    const float *image = x + at.n * 25088;
+    for (int64_t n = n0; n < n0 + channels; n += 16) {
+        const float *panel = weights + n / T_NR * (9 * IC * T_NR) + n % T_NR;
+        for (int64_t row = at.h; row < bottom; row++) {
+            for (int64_t column = at.w; column < right; column++) {
+                f32v acc = {0};
+                for (int64_t tap = 0; tap < 9; tap++) {
+                    const int64_t h = row - 1 + tap / 3, w = column - 1 + tap % 3;
+                    if (h < 0 || h >= IH || w < 0 || w >= IW) continue;
+                    const float *from = image + (h * 896 + w * 32);
+                    for (int64_t i = 0; i < IC; i++) acc += t_splat_f32(from[i]) * t_load_f32(panel + (tap * IC + i) * T_NR);
+                }
+                finish(c, (at.n * OH + row) * OW + column, n, acc, 16);
             }
         }
     }
@@ -118,7 +163,7 @@ T_FN void product(const int rows, const float *v, const float *b, float *out) {
     }
 }
 
-/* The products of all 36 points, for the panels from p0 up to p1. */
+/* The products of all points, for the panels from p0 up to p1. */
 static void products(const float *v, const float *weights, float *out, int64_t tiles, int64_t p0, int64_t p1) {
     const int64_t parts = (tiles + T_MR - 1) / T_MR;
     for (int64_t point = 0; point < 36; point++) {
@@ -126,8 +171,8 @@ static void products(const float *v, const float *weights, float *out, int64_t t
             const float *b = weights + (point * PANELS + p) * (IC * T_NR);
             for (int64_t i = 0; i < parts; i++) {
                 const int64_t t = t_cut(tiles, parts, i), rows = t_cut(tiles, parts, i + 1) - t;
-                const float *from = v + (point * BLOCK + t) * IC;
-                float *to = out + (point * BLOCK + t) * WIDE + (p - p0) * T_NR;
+                const float *from = v + point * V_STEP + t * IC;
+                float *to = out + point * SUM_STEP + t * WIDE + (p - p0) * T_NR;
                 switch (rows) {
                     case 8: product(8, from, b, to); break;
                     case 7: product(7, from, b, to); break;
@@ -143,19 +188,27 @@ static void products(const float *v, const float *weights, float *out, int64_t t
     }
 }
 
-void k8f7f3d80f919(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k2d1fa0d1a30e(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
-    float *v = scratch, *sums = v + 36 * BLOCK * IC;
+    const float *x = (const float *)buf[0];
+    float *v = scratch, *sums = v + 36 * V_STEP;
+    uint8_t *odd = (uint8_t *)(sums + 36 * SUM_STEP);
     for (int64_t task = begin; task < end; task++) {
-        const int64_t tb = 0, nb = task;
-        const int64_t t0 = t_cut(49, 1, tb), t1 = t_cut(49, 1, tb + 1);
+        const int64_t tb = task % 4, nb = task / 4;
+        const int64_t t0 = t_cut(49, 4, tb), t1 = t_cut(49, 4, tb + 1);
         const int64_t p1 = t_cut(PANELS, 1, nb + 1);
-        for (int64_t t = t0; t < t1; t++) transform_in((const float *)buf[0], v, t, t - t0);
+        for (int64_t t = t0; t < t1; t++) odd[t - t0] = transform_in(x, v + (t - t0) * IC, t);
         for (int64_t p = t_cut(PANELS, 1, nb); p < p1; p += PANEL_BLOCK) {
             const int64_t last = t_imin(p1, p + PANEL_BLOCK), channels = t_imin(OC, last * T_NR) - p * T_NR;
             products(v, buf[1], sums, t1 - t0, p, last);
-            for (int64_t t = t0; t < t1; t++) transform_out(c, sums, t, t - t0, p * T_NR, channels);
+            for (int64_t t = t0; t < t1; t++) {
+                if (odd[t - t0]) {
+                    sum_plainly(c, x, buf[2], t, p * T_NR, channels);
+                } else {
+                    transform_out(c, sums + (t - t0) * WIDE, t, p * T_NR, channels);
+                }
+            }
         }
     }
 }

@@ -18,7 +18,7 @@ class CpuTarget(Target):
     """A target whose kernels run on the processor."""
 
     toolchain = CToolchain()
-    options = frozenset({"cc", "mcpu", "triple", "winograd", "exact_batches"})
+    options = frozenset({"cc", "mcpu", "triple", "exact_batches"})
     host = HostFiles(
         search=("c",),
         sources=("t_host.c", "t_model.c", "t_open.c", "t_exchange.c", "t_check.c", "t_cpu.c", "t_pool.c"),

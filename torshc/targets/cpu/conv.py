@@ -41,7 +41,8 @@ from .gemm import Product, is_bytes, is_halves, lower_product
 from .halves import Window, choose_form
 from .pack import HALF_COLUMNS, QUAD, STEP, panels, quads, words_of_halves
 from .tiles import BLOCK_K, Blocks, Tile, choose_blocks, choose_tile, partial_sums
-from .winograd import lower_winograd, suits
+from .winograd import choose_form as choose_winograd
+from .winograd import lower_winograd
 
 Array = np.ndarray[Any, Any]
 ZERO_ALIGN = 64
@@ -188,8 +189,10 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
     element, before = channels_last(x, size, group, storage)
     if planar and size.depthwise and not _multiplies_padding(node):
         return [*before, *lower_depthwise(group, node, size, element, storage, machine)]
-    if planar and machine.winograd and suits(size, machine.lanes):
-        return [*before, lower_winograd(group, node, size, element, storage, machine)]
+    if planar and (fewer := choose_winograd(size, w, machine)) is not None:
+        tile = fewer.choose_tile(machine, size)
+        packed = pack_weights(w, size, plain_phases(size), tile, False)
+        return [*before, lower_winograd(group, node, size, fewer, packed, tile, element, storage, machine)]
     made = _as_product(group, node, size, element, storage, machine) if single else None
     if made is not None:
         return [*before, *made]

@@ -1,14 +1,25 @@
-"""3x3 convolutions by Winograd's F(4x4, 3x3): 36 products for 16 outputs in place of 144.
+"""3x3 convolutions by Winograd's F(m x m, 3x3): (m + 2)^2 products for m^2 outputs in place of 9 m^2.
 
-A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv:1509.09308. With the transforms G, B
-and A below, a tile of outputs is A' [(G w G') * (B' x B)] A, summed over the input channels. The transforms weigh terms
-by up to 8, so that rounding errors are some ten times those of the plain sum: about 1e-5 of the largest output.
+A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv:1509.09308. With transforms G, B and
+A, a tile of outputs is A [(G w G') * (B x B')] A', summed over the input channels. They evaluate polynomials at 0, at
+pairs of points p and -p, and at infinity (Toom and Cook).
+
+Transforms weigh terms, so rounding errors of the sums grow. Where inputs and weights are independent, the variance of
+an output is that of 3 products a dimension, and each point i adds A_ki^2 |B_i|^2 |G_i|^2 of it to output k, with the
+errors that the sums at i have made. Their mean over k, as part of these 3, is the gain of a dimension. So an output has
+the rounding errors of gain^2 (C + 12) roundings behind each other, where a plain sum over C channels has 9 C. 12 is
+measured: what transforms round themselves. Points that are near 1 in size have the least gain: 5/8 and 3/2 of F(4)
+have 4.8, the usual 1 and 2 have 10.8 (B. Barabasz et al., Error Analysis and Improving the Accuracy of Winograd
+Convolution for Deep Neural Networks, ACM Trans. Math. Softw. 46, 2020).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,37 +37,134 @@ from .pack import panels
 from .tiles import Tile, choose_tile
 
 Array = np.ndarray[Any, Any]
-SMALLEST = 14  # output rows and columns from which on it is faster
-POINTS = 36  # elements of a transformed tile
-CACHE = 768 << 10  # bytes of transformed input that stay in L2
-TILES_LOW, TILES_HIGH = 12, 48  # tiles a task: weights are read again for each task
+Row = tuple[Fraction, ...]
+TRANSFORMING = 12  # channels whose sums have as many rounding errors as transforms themselves
+CACHE = 768 << 10  # bytes of transformed values that stay in L2
+TILES_LOW, TILES_HIGH = 12, 96  # tiles a task: weights are read again for each task
 PANEL_BLOCK = 4  # panels that are multiplied before they are transformed back
-TRANSFORM = np.array(
-    [
-        [1 / 4, 0, 0],
-        [-1 / 6, -1 / 6, -1 / 6],
-        [-1 / 6, 1 / 6, -1 / 6],
-        [1 / 24, 1 / 12, 1 / 6],
-        [1 / 24, -1 / 12, 1 / 6],
-        [0, 0, 1],
-    ]
-)  # G
+LARGEST = 2.0**40  # of weights, so that what they make of inputs up to 2^50 has no overflow
+PLAIN_CYCLES = 0.55  # of a fused multiply-add of vectors
+TRANSFORM_CYCLES = 5.0  # of a vector of a transformed tile
+BYTES_A_CYCLE = 5.0  # of weights that no cache holds
+
+
+@dataclass(frozen=True)
+class Form:
+    """F(m x m, 3x3).
+
+    Attributes:
+        pairs: the points p, of each of which there is -p too.
+    """
+
+    pairs: Row
+
+    @property
+    def outputs(self) -> int:
+        """m: rows and columns of a tile of outputs."""
+        return 2 * len(self.pairs)
+
+    @property
+    def points(self) -> int:
+        """Rows and columns of a transformed tile."""
+        return self.outputs + 2
+
+    @property
+    def name(self) -> str:
+        return f"F({self.outputs}x{self.outputs}, 3x3)"
+
+    @property
+    def finite(self) -> Row:
+        """The points but infinity, in the order of rows."""
+        return (Fraction(0), *(s * p for p in self.pairs for s in (1, -1)))
+
+    @cached_property
+    def weights(self) -> tuple[Row, ...]:
+        """G: a row evaluates a polynomial of three coefficients at a point, over the distances to the others."""
+        rows = []
+        for p in self.finite:
+            apart = math.prod((p - q for q in self.finite if q != p), start=Fraction(1))
+            rows.append(tuple(p**k / apart for k in range(3)))
+        return (*rows, (Fraction(0), Fraction(0), Fraction(1)))
+
+    @cached_property
+    def inputs(self) -> tuple[Row, ...]:
+        """B: a row has the coefficients of the polynomial that is zero at all finite points but one."""
+        rows = [_polynomial([q for q in self.finite if q != p]) for p in self.finite]
+        return (*((*row, Fraction(0)) for row in rows), _polynomial(self.finite))
+
+    @cached_property
+    def results(self) -> tuple[Row, ...]:
+        """A: output k is the k-th powers of the points, times the products there."""
+        last = self.outputs - 1
+        return tuple(
+            (*(p**k if k else Fraction(1) for p in self.finite), Fraction(int(k == last))) for k in range(last + 1)
+        )
+
+    def even(self, p: Fraction) -> Row:
+        """B's rows of p and -p are x (x + p) and x (x - p) times this, of which these are every second coefficient."""
+        return _polynomial([q * q for q in self.pairs if q != p])
+
+    def odd(self, p: Fraction) -> Row:
+        """The coefficients between them, in the row of p; that of -p has them with the other sign."""
+        return tuple(p * c for c in self.even(p))
+
+    @property
+    def vanishing(self) -> Row:
+        """B's rows of 0 and infinity are this, and x times this: every second coefficient."""
+        return _polynomial([q * q for q in self.pairs])
+
+    @cached_property
+    def gain(self) -> float:
+        """What a dimension makes of the variance of the sums' rounding errors, where a plain sum has 3."""
+        sizes = [
+            sum(b * b for b in bs) * sum(g * g for g in gs) for bs, gs in zip(self.inputs, self.weights, strict=True)
+        ]
+        means = [sum(a * a for a in column) / self.outputs for column in zip(*self.results, strict=True)]
+        return float(sum(m * s for m, s in zip(means, sizes, strict=True)) / 3)
+
+    def roundings(self, channels: int) -> int:
+        """Roundings behind each other that have as large an error."""
+        return math.ceil(self.gain**2 * (channels + TRANSFORMING))
+
+    def choose_tile(self, machine: Machine, size: Geometry) -> Tile:
+        """The register tile: as for other products, but of 32 columns where there are no more."""
+        tile = choose_tile(machine, const(self.tiles(size)), const(size.oc), const(size.ic))
+        narrow = machine.choice("tile") is None and tile.columns > size.oc
+        return replace(tile, vectors=size.oc // tile.lanes) if narrow else tile
+
+    def tiles(self, size: Geometry) -> int:
+        """Tiles of all images."""
+        images, rows, columns = (as_int(e) or 0 for e in (size.images, size.oh, size.ow))
+        return images * -(-rows // self.outputs) * -(-columns // self.outputs)
+
+
+def _polynomial(roots: list[Fraction] | Row) -> Row:
+    """The coefficients of the product of x - r, the constant one first."""
+    found = [Fraction(1)]
+    for r in roots:
+        found = [high - r * low for high, low in zip([Fraction(0), *found], [*found, Fraction(0)], strict=True)]
+    return tuple(found)
+
+
+# F(2) and F(4). F(6) at 1/2, 1 and 2, a gain of 20.6, took as long as F(4) wherever it was measured.
+FORMS = (Form((Fraction(1),)), Form((Fraction(5, 8), Fraction(3, 2))))
 
 
 @dataclass(frozen=True)
 class WinogradKernel(HeavyKernel):
-    """A task takes a block of 4x4 output tiles through all steps, so that transformed values stay in L2.
+    """A task takes a block of output tiles through all steps, so that transformed values stay in L2.
 
     Attributes:
         pixels: output axes of the epilogue, neighbours joined.
         channel: axis of the output channels.
         size: sizes of the convolution; channels are multiples of the lanes.
+        form: how many outputs a tile has.
         x: the input, stepping along images, rows and pixels.
-        w: buffer of the transformed weights, [36][panel][ic][columns].
+        w: buffer of the transformed weights, [point][panel][ic][columns].
+        plain: buffer of the weights as they are, [panel][tap][ic][columns], for tiles with inputs that are not finite.
         tile: its rows are output tiles.
         t_blocks, n_blocks: blocks of output tiles and of channels.
         panel_block: panels that are multiplied before they are transformed back.
-        approximation: what makes results differ from the plain sum by more than its own rounding.
     """
 
     kind: ClassVar[str] = "winograd"
@@ -65,18 +173,29 @@ class WinogradKernel(HeavyKernel):
     pixels: tuple[Expr, ...]
     channel: Expr
     size: Geometry
+    form: Form
     x: Strided
     w: int
+    plain: int
     tile: Tile
     t_blocks: int
     n_blocks: int
     panel_block: int
-    approximation: str = "winograd F(4,3)"
+
+    @property
+    def approximation(self) -> str:
+        """What makes results differ from the plain sum by more than its own rounding."""
+        return f"winograd {self.form.name}" if self.roundings > 9 * self.size.ic else ""
+
+    @property
+    def roundings(self) -> int:
+        """See :meth:`Form.roundings`."""
+        return self.form.roundings(self.size.ic)
 
     @property
     def tiles(self) -> int:
         """Output tiles of all images."""
-        return tiles_of(self.size)
+        return self.form.tiles(self.size)
 
     @property
     def block(self) -> int:
@@ -84,41 +203,78 @@ class WinogradKernel(HeavyKernel):
         return -(-self.tiles // self.t_blocks)
 
     @property
+    def wide(self) -> int:
+        """Channels that are multiplied before they are transformed back."""
+        return self.panel_block * self.tile.columns
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """Elements from one point to the next, of transformed inputs and of sums; no power of two, so that the points
+        of a tile lie in different sets of the caches."""
+        return self.block * self.size.ic + 16, self.block * self.wide + 16
+
+    @property
     def scratch(self) -> Expr:
-        return const(4 * POINTS * self.block * (self.size.ic + self.panel_block * self.tile.columns))
+        return const(4 * self.form.points**2 * sum(self.steps) + -(-self.block // 64) * 64)
 
 
-def suits(size: Geometry, lanes: int) -> bool:
-    """Whether a convolution has the form that this kernel computes, and is large enough for it to pay."""
-    static = [as_int(e) for e in (size.images, size.oh, size.ow, size.ih, size.iw, *size.pad)]
+def choose_form(size: Geometry, w: Value, machine: Machine) -> Form | None:
+    """The form that takes the least time of those whose error is allowed; None where a plain sum does, or none is."""
+    sizes = [as_int(e) for e in (size.images, size.oh, size.ow, size.ih, size.iw, *size.pad)]
     plain = size.kernel == (3, 3) and size.stride == (1, 1) and size.dilation == (1, 1) and size.groups == 1
-    if not plain or size.ic % lanes or size.oc % lanes or None in static:
-        return False
-    return min(as_int(size.oh) or 0, as_int(size.ow) or 0) >= SMALLEST
+    if machine.slack is None or not plain or size.planes is not None or None in sizes or not all(sizes[:3]):
+        return None
+    if size.ic % machine.lanes or size.oc % machine.lanes or not _is_moderate(w):
+        return None
+    least = max(machine.slack, 9 * size.ic)
+    allowed = [f for f in FORMS if f.roundings(size.ic) <= least]
+    best = min(allowed, key=lambda f: _cycles(f, size, machine.lanes), default=None)
+    return (
+        best if best is not None and _cycles(best, size, machine.lanes) < _plain_cycles(size, machine.lanes) else None
+    )
 
 
-def tiles_of(size: Geometry) -> int:
-    images, rows, columns = (as_int(e) or 0 for e in (size.images, size.oh, size.ow))
-    return images * -(-rows // 4) * -(-columns // 4)
+def _is_moderate(w: Value) -> bool:
+    return w.const is not None and bool(np.all(np.abs(w.const) <= LARGEST))  # False of NaN
+
+
+def _cycles(form: Form, size: Geometry, lanes: int) -> float:
+    """Time of a core, for comparisons."""
+    vectors, points, tiles = size.oc // lanes, form.points**2, form.tiles(size)
+    products = PLAIN_CYCLES * points * tiles * size.ic * vectors
+    transforms = TRANSFORM_CYCLES * points * tiles * (size.ic // lanes + vectors)
+    return max(products, 4 * points * size.ic * size.oc / BYTES_A_CYCLE) + transforms
+
+
+def _plain_cycles(size: Geometry, lanes: int) -> float:
+    pixels = math.prod(as_int(e) or 0 for e in (size.images, size.oh, size.ow))
+    products = PLAIN_CYCLES * 9 * pixels * size.ic * (size.oc // lanes)
+    return max(products, 4 * 9 * size.ic * size.oc / BYTES_A_CYCLE)
 
 
 def lower_winograd(
-    group: Group, node: Node, size: Geometry, element: ElementAt, storage: Mapping[Value, Storage], machine: Machine
+    group: Group,
+    node: Node,
+    size: Geometry,
+    form: Form,
+    plain: Packed,
+    tile: Tile,
+    element: ElementAt,
+    storage: Mapping[Value, Storage],
+    machine: Machine,
 ) -> WinogradKernel:
-    """The kernel of a convolution that :func:`suits`."""
+    """The kernel of a convolution that a form was chosen for; `plain`: its weights in panels of the tile."""
     buffers = Buffers(storage)
     x = source_strides(element, size, buffers)
-    count = tiles_of(size)
-    block = min(max(CACHE // (4 * POINTS * size.ic), TILES_LOW), TILES_HIGH)
-    tile = choose_tile(machine, const(min(block, count)), const(size.oc), const(size.ic))
-    w = add_buffer(buffers, _pack(node.operands[1], size, tile))
+    w = add_buffer(buffers, _pack(node.operands[1], size, form, tile))
+    raw = add_buffer(buffers, plain)
     channel = axis("c", size.oc)
     named = [axis(n, e) for n, e in (("n", size.images), ("h", size.oh), ("w", size.ow))]
     n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in named)
     stores = finish(group, node, accumulated(group, bias_of(node), channel), size.index(n, channel, h, v), buffers)
     pixels, stores = join_stores([a for a in (n, h, v) if a.op == "axis"], stores)
-    t_blocks = max(1, round(count / block))
     groups = -(-size.oc // (PANEL_BLOCK * tile.columns))
+    t_blocks = _blocks(form, size, groups, tile)
     n_blocks = min(max(1, -(-2 * machine.threads // t_blocks)), groups)
     return WinogradKernel(
         buffers=tuple(buffers.list),
@@ -129,8 +285,10 @@ def lower_winograd(
         pixels=tuple(pixels),
         channel=channel,
         size=size,
+        form=form,
         x=x,
         w=w,
+        plain=raw,
         tile=tile,
         t_blocks=t_blocks,
         n_blocks=n_blocks,
@@ -138,10 +296,31 @@ def lower_winograd(
     )
 
 
-def _pack(w: Value, size: Geometry, tile: Tile) -> Packed:
-    def make(array: Array) -> list[Array]:
-        transformed = np.einsum("ia,ocab,jb->ijco", TRANSFORM, array.astype(np.float64), TRANSFORM)
-        return [panels(transformed.reshape(POINTS, size.ic, size.oc).astype(array.dtype), tile.columns)]
+def _blocks(form: Form, size: Geometry, groups: int, tile: Tile) -> int:
+    """Blocks of tiles with which the fewest bytes come from beyond L2.
 
-    nbytes = POINTS * -(-size.oc // tile.columns) * tile.columns * size.ic * 4
-    return Packed(w, f"F(4x4, 3x3), panels of {tile.columns}", make, nbytes, w.dtype)
+    Weights come once a block, the transformed input once for each group of panels that is multiplied at a time.
+    """
+    count, points = form.tiles(size), form.points**2
+    weights = 4 * points * size.ic * size.oc
+
+    def far(blocks: int) -> int:
+        block = -(-count // blocks)
+        held = 4 * points * block * (size.ic + min(size.oc, PANEL_BLOCK * tile.columns))
+        inputs = 4 * points * count * size.ic * groups if held > CACHE else 0
+        return weights * blocks * (weights > CACHE) + inputs
+
+    least, most = -(-count // TILES_HIGH), max(1, count // TILES_LOW)
+    return min(range(least, max(least, most) + 1), key=lambda b: (far(b), -b))
+
+
+def _pack(w: Value, size: Geometry, form: Form, tile: Tile) -> Packed:
+    def make(array: Array) -> list[Array]:
+        g = np.array(form.weights, np.float64)
+        transformed = np.einsum("ia,ocab,jb->ijco", g, array.astype(np.float64), g)
+        return [panels(transformed.reshape(-1, size.ic, size.oc).astype(array.dtype), tile.columns)]
+
+    nbytes = form.points**2 * -(-size.oc // tile.columns) * tile.columns * size.ic * 4
+    return Packed(
+        w, f"{form.name} at {', '.join(map(str, form.pairs))}, panels of {tile.columns}", make, nbytes, w.dtype
+    )

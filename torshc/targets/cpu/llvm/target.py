@@ -70,7 +70,7 @@ def lower_convolution(group: Group, storage: Mapping[Value, Storage], machine: M
     """The kernels of a Conv, as of the C target without its special cases."""
     node = group.anchor
     assert node is not None
-    found = convolution(group, storage, replace(machine, winograd=False), first=False)
+    found = convolution(group, storage, replace(machine, slack=None), first=False)
     volumes = any(isinstance(k, ConvKernel) and k.size.planes is not None for k in found)
     if is_bytes(node) or is_halves(node) or volumes or any(k.kind not in _KINDS for k in found):
         return lower_generic(group, storage)

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from torshc.expr import const
+from torshc.kernels.machine import Machine
+from torshc.targets.cpu.winograd import FORMS, Form, WinogradKernel
+
+from ...support.kernels import Maker, random
+from ...support.run_kernel import Array, Program, compilers, kind_of, native_lanes
+
+LAST = (0, 2, 3, 1)
+UNIT = 2.0**-24
+ALL = 1_000_000  # roundings with which every form is allowed
+
+
+def program(
+    channels: int, filters: Array, size: int, slack: int | None, images: int = 1, compiler: str = ""
+) -> Program:
+    """A convolution of images of size x size, padded by 1."""
+    m = Maker()
+    compiler = compiler or compilers()[0]
+    x = m.input(images, channels, size, size, layout=LAST)
+    plain = {"strides": (1, 1), "dilations": (1, 1), "group": 1, "pads": (const(1),) * 4}
+    y = m.add("Conv", x, m.constant(filters), layout=LAST, **plain)
+    return Program(m.output(y), {}, Machine(native_lanes(), kind_of(compiler), slack=slack), compiler)
+
+
+def convolved(x: Array, filters: Array) -> Array:
+    """The same in double precision."""
+    size = x.shape[-1]
+    padded = np.pad(x.astype(np.float64), [(0, 0), (0, 0), (1, 1), (1, 1)])
+    taps = filters.astype(np.float64)
+    found: Array = sum(
+        np.einsum("oc,nchw->nohw", taps[:, :, i, j], padded[:, :, i : i + size, j : j + size])
+        for i in range(3)
+        for j in range(3)
+    )
+    return found
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_transforms_are_exact(form: Form) -> None:
+    """Of whole numbers, in exact arithmetic, a tile is the plain sums."""
+    rng = np.random.default_rng(3)
+    d = [Fraction(int(n)) for n in rng.integers(-9, 9, form.points)]
+    w = [Fraction(int(n)) for n in rng.integers(-9, 9, 3)]
+    products = [
+        sum(b * x for b, x in zip(bs, d, strict=True)) * sum(g * x for g, x in zip(gs, w, strict=True))
+        for bs, gs in zip(form.inputs, form.weights, strict=True)
+    ]
+    found = [sum(a * p for a, p in zip(row, products, strict=True)) for row in form.results]
+    assert found == [sum(d[k + i] * w[i] for i in range(3)) for k in range(form.outputs)]
+
+
+def test_gains() -> None:
+    assert [round(form.gain, 2) for form in FORMS] == [1.67, 4.78]
+    assert round(Form((Fraction(1), Fraction(2))).gain, 2) == 10.77
+    assert FORMS[0].roundings(64) < 9 * 64 < FORMS[1].roundings(64)
+
+
+@pytest.mark.parametrize("slack", [0, ALL], ids=["F(2)", "F(4)"])
+@pytest.mark.parametrize("positive", [False, True], ids=["normal", "relu"])
+def test_errors_over_channels_are_at_most_what_is_stated(slack: int, positive: bool) -> None:
+    """Mean to mean and largest to largest, against double precision."""
+    rng = np.random.default_rng(5)
+    for channels in (16, 64, 256, 512):
+        filters = random(rng, (32, channels, 3, 3)) / np.float32((9 * channels) ** 0.5)
+        x = random(rng, (1, channels, 16, 16))
+        x = np.maximum(x, 0) if positive else x
+        made = program(channels, filters, 16, slack)
+        (kernel,) = made.kernels
+        if not isinstance(kernel, WinogradKernel):
+            assert native_lanes() < 8
+            return
+        assert kernel.form is FORMS[slack == ALL]
+        expected = convolved(x, filters)
+        off = made.run(x)[0] - expected
+        stated = 0.42 * UNIT * kernel.roundings**0.5
+        assert np.sqrt((off**2).mean()) <= stated * np.sqrt((expected**2).mean())
+        # The last output of a tile of F(4) has a gain of 8.2 where their mean is 4.8, so the largest errors are there.
+        assert np.abs(off).max() <= 8.2 / 4.8 * stated * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("compiler", compilers())
+def test_what_is_not_finite_stays_where_it_is(compiler: str) -> None:
+    """Transforms would spread infinities over a tile as NaN, and make them of numbers that are large."""
+    rng = np.random.default_rng(7)
+    filters, x = random(rng, (16, 16, 3, 3)), random(rng, (1, 16, 19, 19))
+    filters[3, 2] = 0
+    x[0, 2, 5, 6], x[0, 1, 9, 12], x[0, 4, 18, 18], x[0, 5, 14, 2] = np.inf, np.nan, -np.inf, 3e38
+    filters[:, 5] /= 64
+    found = program(16, filters, 19, ALL, compiler=compiler).run(x)[0]
+    plain = program(16, filters, 19, None, compiler=compiler).run(x)[0]
+    finite = np.isfinite(plain)
+    assert not finite.all() and (finite[0, 0, 12:15, 1:3]).any()
+    np.testing.assert_array_equal(found[~finite], plain[~finite])
+    near = np.abs(plain) < 1e30
+    np.testing.assert_allclose(found[near & finite], plain[near & finite], rtol=0, atol=2e-4)
+    np.testing.assert_allclose(found[finite & ~near], plain[finite & ~near], rtol=1e-5)
+
+
+def test_an_images_bits_do_not_depend_on_how_many_there_are() -> None:
+    rng = np.random.default_rng(9)
+    filters, x = random(rng, (32, 32, 3, 3)), random(rng, (5, 32, 15, 13))[:, :, :13]
+    for slack in (0, ALL):
+        together = program(32, filters, 13, slack, images=5).run(np.ascontiguousarray(x))[0]
+        for k in range(5):
+            alone = program(32, filters, 13, slack).run(np.ascontiguousarray(x[k : k + 1]))[0]
+            np.testing.assert_array_equal(alone[0], together[k])
+
+
+def test_weights_that_a_transform_may_overflow_are_summed_plainly() -> None:
+    filters = np.ones((16, 16, 3, 3), np.float32)
+    for value, kind in ((2.0, "winograd"), (1e30, "conv"), (np.inf, "conv"), (np.nan, "conv")):
+        filters[0, 0, 0, 0] = value
+        (kernel,) = program(16, filters, 20, ALL).kernels
+        assert kernel.kind == (kind if native_lanes() >= 8 else "conv") or native_lanes() < 8
