@@ -93,7 +93,7 @@ CASES = {
     "pieces": case(
         [node("ReduceMean", ["x", "zeroth"], ["y"], keepdims=0)], {"x": (90000, 12)}, "", "columns (row)",
     ),
-    "transpose": case([node("Transpose", ["x"], ["y"])], {"x": (512, 512)}, "tiles", "tiles"),
+    "transpose": case([node("Transpose", ["x"], ["y"])], {"x": (512, 512)}, "transpose", "transpose"),
     "picks": case([node("Resize", ["x", "", "twice"], ["y"], mode="linear")], {"x": (1, 3, 20, 30)}, "picks"),
     "gemm": case(
         [node("Gemm", ["x", "w", "b"], ["a"]), node("Relu", ["a"], ["y"])], {"x": ("n", 29)}, "gemm", "contraction",
@@ -104,7 +104,7 @@ CASES = {
         archs=("sm_80",), w=(48, 32, 3, 3),
     ),
     "groups": case(
-        [node("MatMul", ["x", "z"], ["y"])], {"x": (1024, 512), "z": (512, 1024)}, "", "(tiles) contraction_group",
+        [node("MatMul", ["x", "z"], ["y"])], {"x": (1024, 512), "z": (512, 1024)}, "", "(transpose) contraction_group",
         archs=("sm_90a",),
     ),
     "pack": case([node("MatMul", ["x", "z"], ["y"])], {"x": (65, 70), "z": (70, 90)}, "pack (gemm)"),
@@ -112,30 +112,32 @@ CASES = {
         [*halves("xz"), node("MatMul", ["xx", "zz"], ["y"])], {"x": (40, 48), "z": (48, 32)},
         "map (map) pack (gemm)", "(horizontal) contraction_mma",
     ),
-    "tiles": dense(c="(map) gemm_tiles", extras=("amx-tile", "amx-bf16")),
-    "pairs": dense(c="(map) gemm_pairs", extras=("avx512bf16",)),
-    "floats": dense(c="(map) gemm_floats"),
-    "tiles_windows": case(
-        [node("Conv", ["x", "w", "b"], ["y"], pads=[1, 1, 1, 1])], {"x": (1, 16, 9, 8)}, "(tiles) gemm_tiles (tiles)",
+    "bf16_amx": dense(c="(map) gemm_bf16_amx", extras=("amx-tile", "amx-bf16")),
+    "bf16_dot": dense(c="(map) gemm_bf16_dot", extras=("avx512bf16",)),
+    "bf16_f32": dense(c="(map) gemm_bf16_f32"),
+    "bf16_amx_windows": case(
+        [node("Conv", ["x", "w", "b"], ["y"], pads=[1, 1, 1, 1])], {"x": (1, 16, 9, 8)},
+        "(transpose) gemm_bf16_amx (transpose)",
         precision="bf16", extras=("amx-tile", "amx-bf16"), w=(24, 16, 3, 3), b=(24,),
     ),
     "conv": case(
-        [node("Conv", ["x", "w"], ["a"], pads=[1] * 4), node("Relu", ["a"], ["y"])], IMAGE, "(tiles) conv (tiles)",
-        "(map) contraction (map) (map)", w=(24, 16, 3, 3),
+        [node("Conv", ["x", "w"], ["a"], pads=[1] * 4), node("Relu", ["a"], ["y"])], IMAGE,
+        "(transpose) conv (transpose)", "(map) contraction (map) (map)", w=(24, 16, 3, 3),
     ),
     "conv_first": case(
         [node("Conv", ["x", "w", "b"], ["y"], strides=[2, 2], pads=[1] * 4)], {"x": (1, 3, 12, 12)},
-        "conv_first (tiles)", w=(32, 3, 3, 3), b=(32,),
+        "conv_first (transpose)", w=(32, 3, 3, 3), b=(32,),
     ),
     "conv_transpose": case(
-        [node("ConvTranspose", ["x", "w"], ["y"], strides=[1, 2])], IMAGE, "(tiles) conv (tiles)", w=(16, 8, 1, 2),
+        [node("ConvTranspose", ["x", "w"], ["y"], strides=[1, 2])], IMAGE, "(transpose) conv (transpose)",
+        w=(16, 8, 1, 2),
     ),
     "depthwise": case(
-        [node("Conv", ["x", "w"], ["y"], group=16, pads=[1] * 4)], IMAGE, "(tiles) depthwise (tiles)",
+        [node("Conv", ["x", "w"], ["y"], group=16, pads=[1] * 4)], IMAGE, "(transpose) depthwise (transpose)",
         w=(16, 1, 3, 3),
     ),
     "winograd": case(
-        [node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"x": (1, 32, 28, 28)}, "(tiles) winograd (tiles)",
+        [node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"x": (1, 32, 28, 28)}, "(transpose) winograd (transpose)",
         slack=10_000, w=(32, 32, 3, 3),
     ),
     "attention": case(ATTENTION, {"q": (2, 9, 16), "k": (2, 33, 16), "v": (2, 33, 8)}, "attention", "attention"),

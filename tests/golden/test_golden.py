@@ -38,7 +38,7 @@ FILES = [f"{target}/{name}{ENDS[target]}" for target, names in SHOWN.items() for
 UNSEEN = {
     "cuda/attention_cache.j2": "takes attention over a cache with all that belongs to it, which is no small model",
     "cuda/attention_group.j2": "prints 660 lines for the smallest model that it serves; groups.cu shows its products",
-    "cuda/contraction_pairs.j2": "takes weights of 4 bits as one format of models packs them",
+    "cuda/contraction_int4.j2": "takes weights of 4 bits as one format of models packs them",
     "llvm/conv.ll.j2": "prints 680 lines around the tile that gemm.ll shows",
     "c/custom.c.j2": "calls a user's own function",
     "cuda/custom.cu.j2": "calls a user's own function",

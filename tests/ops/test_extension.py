@@ -20,7 +20,7 @@ from torshc.base.errors import ModelError
 from torshc.expr import as_int, const, select
 from torshc.graph import Node, TensorType
 from torshc.ops import REGISTRY
-from torshc.ops.core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
+from torshc.ops.core.base import Constraints, Index, Inputs, LoopNest, Op, Read, axis_of, need, operator
 from torshc.ops.core.scalar import Scalar, where
 from torshc.pipeline.compilation import Compilation
 
@@ -44,7 +44,7 @@ class Leap(Op):
             raise ModelError(f"Leap with a step of {self.step}")
         return [x.type]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         a = axis_of(self.axis, len(node.output.shape))
 
         def body(at: Index, _: Index, read: Read) -> Scalar:
@@ -52,7 +52,7 @@ class Leap(Op):
             before = (*at[:a], select(back >= 0, back, const(0)), *at[a + 1 :])
             return read(0, at) + where(back >= 0, read(0, before), 0) * self.scale
 
-        return Nest(body)
+        return LoopNest(body)
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ from torshc.expr import (
 )
 from torshc.graph import Builder, Graph, Node, Value
 from torshc.graph.graph import Numbers
-from torshc.ops import Nest
+from torshc.ops import LoopNest
 from torshc.ops.control.flow import Branching, Looping, bodies
 from torshc.ops.core.pointwise import compute
 
@@ -155,7 +155,7 @@ def _value(v: Value, values: Mapping[Value, Array]) -> Array:
     return v.const if v.const is not None else values[v]
 
 
-def _run_nest(node: Node, out: Value, nest: Nest, values: Mapping[Value, Array], dims: dict[Expr, Expr]) -> Array:
+def _run_nest(node: Node, out: Value, nest: LoopNest, values: Mapping[Value, Array], dims: dict[Expr, Expr]) -> Array:
     def sizes(exprs: tuple[Expr, ...]) -> list[int]:
         found = [as_int(substitute(e, dims)) for e in exprs]
         assert all(f is not None for f in found), (node, exprs)

@@ -20,4 +20,4 @@ def test_products_have_the_same_register_tiles(lanes: int) -> None:
 
 def test_what_a_width_has_no_values_for_is_not_chosen() -> None:
     assert [p.name for p in parameters_of(("c",), "gemm.c.j2", 1)] == ["block", "depth"]
-    assert parameters_of(("c",), "decode.j2", 16) == ()
+    assert parameters_of(("c",), "axes.j2", 16) == ()

@@ -9,13 +9,13 @@ class Feature(Enum):
     """Something that a target has kernels for."""
 
     ATTENTION = "scaled dot-product attention"
+    BF16_CONVOLUTIONS = "convolutions of bf16 with constants, summed in f32, faster than those of f32"
+    BF16_WEIGHTS = "products of bf16 with constants, summed in f32"
     BYTE_PRODUCTS = "products and convolutions of bytes, summed in i32"
     CACHED_ATTENTION = "a decoder's step of attention that also writes the longer caches"
     HALF_PRODUCTS = "products, convolutions and attention of f16 and bf16"
-    HALF_WEIGHTS = "products of bf16 with constants, summed in f32"
-    HALF_WINDOWS = "convolutions of bf16 with constants, summed in f32, faster than those of f32"
+    INT4_WEIGHTS = "products of few rows of f16 with weights of 4 bits, two to a byte"
     NARROW_WEIGHTS = "products of f32 with weights of i8 that have scales"
-    PAIRED_WEIGHTS = "products of few rows of f16 with weights of 4 bits, two to a byte"
     ROTARY_POSITIONS = "rotary positions, no slower than as operators of their parts"
 
 

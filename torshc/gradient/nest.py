@@ -31,7 +31,7 @@ from ..expr import (
     walk,
 )
 from ..graph import Builder, Node, Shape, Value
-from ..ops import Nest
+from ..ops import LoopNest
 from ..ops.core.gradient import Backward, NoGradient, as_shape, gradient_of
 from ..ops.core.pointwise import compute
 from ..ops.core.tensor import Tensor, apply_named
@@ -52,7 +52,7 @@ def nest_parts(builder: Builder, node: Node) -> list[Value] | None:
     return made
 
 
-def _parts(builder: Builder, node: Node, nest: Nest, output: Value) -> Value:
+def _parts(builder: Builder, node: Node, nest: LoopNest, output: Value) -> Value:
     axes, inner = _loops("i", output.shape), _loops("r", nest.reduce)
     at, within = _places(axes), _places(inner)
     operands = [v for v in node.inputs if v is not None]

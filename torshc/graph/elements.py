@@ -13,7 +13,7 @@ from .data import FLOATS, LIMIT, indices
 from .graph import Node, Value
 
 if TYPE_CHECKING:
-    from ..ops.core.base import Nest
+    from ..ops.core.base import LoopNest
 
 Elements = Callable[[Value], tuple[Expr, ...] | None]
 _DEPTH = 32  # nodes between a tensor and what it is computed from
@@ -46,7 +46,7 @@ def evaluate(node: Node, output: int, elements: Elements = lambda v: v.data) -> 
     return found if all(on_host(e) and not is_long(e) for e in found) else None
 
 
-def _element(node: Node, nest: Nest, index: tuple[int, ...], elements: Elements) -> Expr:
+def _element(node: Node, nest: LoopNest, index: tuple[int, ...], elements: Elements) -> Expr:
     def read(k: int, at: tuple[Expr, ...]) -> Expr:
         source = node.inputs[k]
         assert source is not None

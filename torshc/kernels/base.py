@@ -147,13 +147,13 @@ class Kernel:
 
     def expressions(self) -> list[Expr]:
         """Every expression of the kernel, so that its symbolic dimensions can be found and renamed."""
-        return expressions_in([getattr(self, name) for name in parts_of(self)])
+        return expressions_in([getattr(self, name) for name in text_fields(self)])
 
 
 _APART = ("buffers", "flops", "nbytes")
 
 
-def parts_of(kernel: Kernel) -> list[str]:
+def text_fields(kernel: Kernel) -> list[str]:
     """The fields that a kernel's text is made of."""
     return [f.name for f in fields(kernel) if f.name not in _APART]
 

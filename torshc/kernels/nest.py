@@ -12,7 +12,7 @@ from ..expr import Expr, acc, as_int, axis, call, const, cost, load, rebuild, wa
 from ..expr.affine import contains, split_axis
 from ..expr.dtype import BOOL
 from ..graph import Node, Value
-from ..ops.core.base import Index, Nest
+from ..ops.core.base import Index, LoopNest
 from ..plan.group import Group
 from ..plan.inline import Inliner, address, register_type
 from ..plan.storage import Storage
@@ -162,7 +162,7 @@ def lower_nest(group: Group, storage: Mapping[Value, Storage], keep: int | None 
     return [_lower_map(nodes, [p for p in pairs if (p[0].shape, p[0].layout) == s], storage) for s in shapes]
 
 
-def _nest(node: Node) -> Nest:
+def _nest(node: Node) -> LoopNest:
     nest = node.op.nest(node, 0)
     if nest is None:
         raise InternalError(f"{node.describe()} has no loop nest and no kernel of its own")
@@ -267,7 +267,7 @@ def _tasks(axes: Sequence[Expr], rows: int, chunk: int) -> Expr:
 class Rows:
     """The index space of a row kernel: the parallel axes and the reduction axes, and which value lies where."""
 
-    def __init__(self, reductions: list[Node], nests: Mapping[Node, Nest], layout: tuple[int, ...] | None) -> None:
+    def __init__(self, reductions: list[Node], nests: Mapping[Node, LoopNest], layout: tuple[int, ...] | None) -> None:
         first = reductions[0]
         out = first.outputs[0]
         self.reduced = getattr(first.op, "axes", ()) if first.op.family == "reduce" else ()
@@ -297,7 +297,7 @@ class Rows:
 def _lower_row(
     nodes: list[Node],
     reductions: list[Node],
-    nests: Mapping[Node, Nest],
+    nests: Mapping[Node, LoopNest],
     pairs: list[tuple[Value, Value]],
     storage: Mapping[Value, Storage],
     keep: int | None,
@@ -344,7 +344,7 @@ def _depends(node: Node, on: Node) -> bool:
     return False
 
 
-def accumulate(node: Node, nest: Nest, k: int, rows: Rows, inliner: Inliner, buffers: Buffers) -> Accumulator:
+def accumulate(node: Node, nest: LoopNest, k: int, rows: Rows, inliner: Inliner, buffers: Buffers) -> Accumulator:
     """The accumulation of reduction number k; from now on the inliner knows its result."""
 
     def read(operand: int, index: Index) -> Expr:

@@ -14,7 +14,7 @@ from typing import Any
 from ..expr import Expr, as_int, load, rebuild, walk
 from ..expr.index import poly_of
 from ..graph import Value
-from .base import Buffer, Kernel, Store, expressions_in, parts_of
+from .base import Buffer, Kernel, Store, expressions_in, text_fields
 
 
 def with_starts(kernel: Kernel, step: int) -> Kernel:
@@ -32,7 +32,7 @@ def with_starts(kernel: Kernel, step: int) -> Kernel:
     for x in walk(*kernel.expressions()):
         if x.op == "load" and x.data in starts:
             known[x] = load(x.data, (rebuild(x.args[0], known.get) - starts[x.data],), x.dtype)
-    changed = {name: _moved(getattr(kernel, name), starts, known) for name in parts_of(kernel)}
+    changed = {name: _moved(getattr(kernel, name), starts, known) for name in text_fields(kernel)}
     buffers = tuple(dataclasses.replace(b, start=starts.get(k, 0)) for k, b in enumerate(kernel.buffers))
     return dataclasses.replace(kernel, buffers=buffers, **changed)
 
@@ -40,7 +40,7 @@ def with_starts(kernel: Kernel, step: int) -> Kernel:
 def _offsets(kernel: Kernel) -> dict[int, list[Expr]]:
     """At what offsets loads and stores reach the buffers."""
     found: dict[int, list[Expr]] = {}
-    for s in _stores([getattr(kernel, name) for name in parts_of(kernel)]):
+    for s in _stores([getattr(kernel, name) for name in text_fields(kernel)]):
         found.setdefault(s.buffer, []).append(s.offset)
     for x in walk(*kernel.expressions()):
         if x.op == "load" and isinstance(x.data, int):

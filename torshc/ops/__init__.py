@@ -14,7 +14,7 @@ from typing import Any
 
 from ..expr import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, STRING, U8, U16, U32, U64
 from ..graph import TensorType
-from .core.base import REGISTRY, Nest, Op, operator
+from .core.base import REGISTRY, LoopNest, Op, operator
 from .core.custom import NONE, CustomOperators, Domain, composite, gradient_of
 from .core.custom_kernel import Result, Work, kernel
 from .core.custom_nest import nest
@@ -32,7 +32,7 @@ training = Domain("ai.onnx.preview.training")
 
 __all__ = [
     "BF16", "BOOL", "F16", "F32", "F64", "I8", "I16", "I32", "I64", "NONE", "REGISTRY", "STRING", "U8", "U16", "U32",
-    "U64", "CustomOperators", "Nest", "Op", "Result", "SourceNode", "Tensor", "TensorType", "Unsupported", "Work",
+    "U64", "CustomOperators", "LoopNest", "Op", "Result", "SourceNode", "Tensor", "TensorType", "Unsupported", "Work",
     "composite", "gradient_of", "kernel", "microsoft", "ml", "nest", "operator", "training",
 ]  # fmt: skip
 

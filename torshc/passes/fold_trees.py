@@ -12,7 +12,7 @@ from ..base.errors import TorshcError
 from ..base.options import CompileOptions
 from ..expr import Expr, acc, as_int, axis, const, walk
 from ..graph import Builder, Graph, Node, Patch, TensorType, Value
-from ..ops import Nest
+from ..ops import LoopNest
 from ..ops.core.base import Index
 from ..ops.ml.forest import Trees, tables_of, with_features
 from ..ops.tensor.index import Gather
@@ -172,7 +172,7 @@ class _Tables:
         return made if self._apart[key] else None
 
 
-def _keeps_rows(node: Node, nest: Nest, varied: Sequence[bool]) -> bool:
+def _keeps_rows(node: Node, nest: LoopNest, varied: Sequence[bool]) -> bool:
     """Whether each row of a result is made of the same row of some operands, in the same way for all rows.
 
     Args:
@@ -194,6 +194,6 @@ def _keeps_rows(node: Node, nest: Nest, varied: Sequence[bool]) -> bool:
     return apart and row not in walk(term, result)
 
 
-def _steps(node: Node, nest: Nest) -> int:
+def _steps(node: Node, nest: LoopNest) -> int:
     """Elements that are visited."""
     return math.prod(as_int(e) or 0 for e in (*node.output.shape, *nest.reduce))

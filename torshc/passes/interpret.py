@@ -19,7 +19,7 @@ from ..base.errors import UnsupportedError
 from ..expr import BOOL, DTYPES, FUNCTIONS, SYMBOLS, DType, Expr, acc, as_int, axis, const, load
 from ..expr.index import poly_of
 from ..graph import Builder, Graph, Node, Value
-from ..ops import Nest
+from ..ops import LoopNest
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[Node, Sequence[Array | None]], list[Array]]
@@ -133,7 +133,7 @@ def _nests_of(node: Node) -> list[_LoopNest] | None:
     return found
 
 
-def _loop_nest(node: Node, output: int, nest: Nest) -> _LoopNest:
+def _loop_nest(node: Node, output: int, nest: LoopNest) -> _LoopNest:
     shape = node.outputs[output].type.static_shape
     inner = tuple(as_int(e) for e in nest.reduce)
     if shape is None or any(e is None for e in inner):

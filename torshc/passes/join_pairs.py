@@ -33,7 +33,7 @@ def join_pairs(graph: Graph, options: CompileOptions, *, features: Features) -> 
 
     A gate and what it lets through are one product. Others of one factor are one, whose parts are read, if alone they
     have few columns. The RMS norm of the factor is computed by each block of the product. For targets
-    with `PAIRED_WEIGHTS`.
+    with `INT4_WEIGHTS`.
 
     Before::
 
@@ -47,7 +47,7 @@ def join_pairs(graph: Graph, options: CompileOptions, *, features: Features) -> 
 
         %11 = PairLayer[gate=Swish](%0, @9:u8[11264, 1024], @10, @1)
     """
-    if Feature.PAIRED_WEIGHTS not in features or not any(isinstance(n.op, PairMatMul) for n in graph.nodes):
+    if Feature.INT4_WEIGHTS not in features or not any(isinstance(n.op, PairMatMul) for n in graph.nodes):
         return False
     changed = walk(graph, _gate, "join_pairs")
     changed |= _join(graph)

@@ -32,7 +32,7 @@ def narrow_weights(graph: Graph, options: CompileOptions, *, features: Features,
 
     Weights of 2, 4 and 8 bits become i8, with their zero points taken off where the differences fit. One scale for a
     block of rows, a column or all. Gemm and a Transpose between are read through. Exact but for the order of sums. A
-    target with `NARROW_WEIGHTS` takes factors of f32, one with `PAIRED_WEIGHTS` few rows of f16 and 4 bits.
+    target with `NARROW_WEIGHTS` takes factors of f32, one with `INT4_WEIGHTS` few rows of f16 and 4 bits.
 
     Args:
         above_kib: weights of fewer KiB are left to constant folding: they fit in caches as floats.
@@ -46,7 +46,7 @@ def narrow_weights(graph: Graph, options: CompileOptions, *, features: Features,
 
         %7 = BlockMatMul[block=32](%0, @5:i8[1024, 1024], @6:f32[32, 1024]) : f32[8, 1024]
     """
-    wanted = F32 if Feature.NARROW_WEIGHTS in features else F16 if Feature.PAIRED_WEIGHTS in features else None
+    wanted = F32 if Feature.NARROW_WEIGHTS in features else F16 if Feature.INT4_WEIGHTS in features else None
     if wanted is None:
         return False
     return walk(graph, lambda site: _rule(site, wanted, above_kib << 10), "narrow_weights")

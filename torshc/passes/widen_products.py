@@ -25,9 +25,9 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
     """Products, convolutions and attention of f16 or bf16 read f32, and their results are rounded to halves.
 
     A product of two halves is exact in f32 and sums were f32 before: no result changes but by the order of its sum.
-    Constants are widened here, so they take twice the memory. Where a target has `HALF_WEIGHTS`, bf16 is multiplied by
-    constant matrices as it is, in 1x1 convolutions too, and with `HALF_WINDOWS` in others. Recurrent cells of halves,
-    for which no target has kernels, are widened everywhere; what they carry from step to step stays f32.
+    Constants are widened here, so they take twice the memory. Where a target has `BF16_WEIGHTS`, bf16 is multiplied by
+    constant matrices as it is, in 1x1 convolutions too, and with `BF16_CONVOLUTIONS` in others. Recurrent cells of
+    halves, for which no target has kernels, are widened everywhere; what they carry from step to step stays f32.
 
     Args:
         products: False widens recurrent cells only.
@@ -76,11 +76,11 @@ def _reads_weights(node: Node, features: Features) -> bool:
     if isinstance(op, Conv):
         columns, depth, *kernel = w.const.shape
         plain = {*kernel} == {1} == {*op.strides} and all(as_int(p) == 0 for p in op.pads)
-        wanted = Feature.HALF_WEIGHTS if plain else Feature.HALF_WINDOWS
+        wanted = Feature.BF16_WEIGHTS if plain else Feature.BF16_CONVOLUTIONS
         fits = op.group == 1 and len(kernel) <= 2
     else:
         depth, columns = w.const.shape[-2:]
-        wanted, fits = Feature.HALF_WEIGHTS, True
+        wanted, fits = Feature.BF16_WEIGHTS, True
     return bool(fits and wanted in features and depth >= SHALLOW and columns > 1)
 
 

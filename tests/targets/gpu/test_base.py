@@ -17,7 +17,7 @@ from torshc.targets.gpu.cuda.target import CudaTarget
 from torshc.targets.gpu.grid import GridMap
 
 AXES = axis("i0", dim("n")), axis("i1", 5), axis("i2", 7)
-DECODE = '{% from "axes.j2" import decode with context %}{{ decode(axes, "at", among) }}'
+UNRAVEL = '{% from "axes.j2" import unravel with context %}{{ unravel(axes, "at", among) }}'
 
 
 def kernel(*offsets: Expr) -> GridMap:
@@ -28,7 +28,7 @@ def kernel(*offsets: Expr) -> GridMap:
 
 def decoded(among: Any) -> list[str]:
     printer = GridPrinter(kernel(*AXES), CudaTarget.words)
-    text = environment(CudaTarget.search).from_string(DECODE).render(p=printer, axes=AXES, among=among)
+    text = environment(CudaTarget.search).from_string(UNRAVEL).render(p=printer, axes=AXES, among=among)
     return [line.strip() for line in text.splitlines()]
 
 

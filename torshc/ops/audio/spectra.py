@@ -13,7 +13,7 @@ from ...base.errors import ModelError
 from ...expr import F32, F64, I64, DType, Expr, as_int, cast, const, eq, max_of, min_of, select
 from ...graph import Node, TensorType
 from ..core.axes import AxisNumber, both, pick, put, require
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator
 from ..core.pointwise import compute
 from ..core.scalar import Scalar, element, equal, expm1, floor, log, maximum, sin, where
 from ..core.source import SourceNode
@@ -59,7 +59,7 @@ class Fourier(Op):
         kept = const(1 if self.inverse and self.onesided else 2)
         return [TensorType(x.dtype, (*put(self.axis, x.shape[:-1], bins), kept))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         x = node.operands[0]
         kind, parts = compute(x.dtype), as_int(x.shape[-1])
         real = self.inverse and self.onesided
@@ -84,7 +84,7 @@ class Fourier(Op):
         def mean(total: Scalar, at: Index, read: Read) -> Scalar:
             return total / element(self.length, total.dtype)
 
-        return Nest(body, (rows,), "add", mean if self.inverse else None)
+        return LoopNest(body, (rows,), "add", mean if self.inverse else None)
 
 
 @operator("Frames", "torshc")
@@ -103,8 +103,8 @@ class Frames(Op):
         count = (x.shape[1] - self.length) // self.step + 1
         return [TensorType(x.dtype, (x.shape[0], count, self.length, x.shape[2]))]
 
-    def nest(self, node: Node, output: int) -> Nest:
-        return Nest(lambda at, _, read: read(0, (at[0], at[1] * self.step + at[2], at[3])))
+    def nest(self, node: Node, output: int) -> LoopNest:
+        return LoopNest(lambda at, _, read: read(0, (at[0], at[1] * self.step + at[2], at[3])))
 
 
 def weighed_frames(x: Tensor, step: Expr, length: Expr, window: Tensor | None) -> Tensor:
@@ -128,7 +128,7 @@ class WindowOfSize(Op):
         require(constraints, self.size >= 0, f"a window of {self.size!r} elements")
         return [TensorType(self.dtype, (self.size,))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         kind, (a, b, c) = compute(self.dtype), self.terms
         kind = kind if kind.is_float else F32
         steps = self.size if self.periodic else self.size - 1
@@ -142,7 +142,7 @@ class WindowOfSize(Op):
                 value = where(eq(steps, 0), math.nan, value)
             return value.cast(compute(self.dtype))
 
-        return Nest(body)
+        return LoopNest(body)
 
 
 @operator("MelFilters", "torshc")
@@ -167,7 +167,7 @@ class MelFilters(Op):
         require(constraints, fits, "MelWeightMatrix without filters, length or rate")
         return [TensorType(self.dtype, (self.length // 2 + 1, self.filters))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         def mels(frequency: Scalar) -> Scalar:
             return log(frequency.cast(F64) / 700 + 1) * (2595 / math.log(10))
 
@@ -186,7 +186,7 @@ class MelFilters(Op):
             up = where((place >= left) & (place <= centre), rising, 0)
             return where((place >= centre) & (place < right), falling, up).cast(compute(self.dtype))
 
-        return Nest(body)
+        return LoopNest(body)
 
 
 def mel_filters(source: SourceNode, dtype: DType) -> Tensor:

@@ -145,7 +145,7 @@ def known_axes(axes: Shape) -> tuple[int, ...] | None:
     return None if None in found else tuple(a for a in found if a is not None)
 
 
-def parts_of(size: Expr, by: Expr) -> Expr:
+def count_steps(size: Expr, by: Expr) -> Expr:
     """How many steps of `by`, which is not 0, fit into a distance, the last perhaps in part; 0 for a negative one."""
     width = magnitude(by)
     return (max_of(size, 0) + (width - 1)) // width

@@ -31,7 +31,7 @@ Constraints = list[tuple[Expr, Expr]]
 
 
 @dataclass(frozen=True)
-class Nest:
+class LoopNest:
     """A loop nest over one output.
 
     Attributes:
@@ -97,7 +97,7 @@ class Op:
         """
         raise NotImplementedError(self.name)
 
-    def nest(self, node: Node, output: int) -> Nest | None:
+    def nest(self, node: Node, output: int) -> LoopNest | None:
         """The loop nest of an output, or None when the operator is not a nest."""
         return None
 

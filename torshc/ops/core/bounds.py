@@ -16,7 +16,7 @@ from ...base.errors import ModelError
 from ...expr import BOOL, I64, Expr, as_int, const, is_nonnegative, select
 from ...graph import Node, Shape, TensorType, Value
 from .axes import both, constraints_of, either, pick, require
-from .base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from .base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator
 from .scalar import Scalar, element
 from .source import SourceNode
 
@@ -48,7 +48,7 @@ class OutOfRange(Op):
         need(inputs[0], "input 0 of OutOfRange")
         return [TensorType(BOOL, ())]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         def body(at: Index, inner: Index, read: Read) -> Scalar:
             index = read(0, inner).index()
             size = pick(inner[-1], self.sizes) if len(self.sizes) > 1 else self.sizes[0]
@@ -59,7 +59,7 @@ class OutOfRange(Op):
             return total > 0  # the largest of no elements is the least number
 
         shape = node.operands[0].shape
-        return Nest(body, shape, "max", finish) if shape else Nest(body)
+        return LoopNest(body, shape, "max", finish) if shape else LoopNest(body)
 
 
 def demand_in_range(

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol, overload
 from ...base.errors import ModelError
 from ...expr import DType, Expr, acc
 from ...graph import Node, TensorType, Value
-from .base import Constraints, Index, Inputs, Nest, Op, Read, broadcast, broadcast_index, need, operator
+from .base import Constraints, Index, Inputs, LoopNest, Op, Read, broadcast, broadcast_index, need, operator
 from .scalar import Scalar, element
 from .signature import Operands, attributes_of, class_of
 from .source import SourceNode
@@ -71,13 +71,13 @@ class Pointwise(Op):
             raise ModelError(message) from e
         return [TensorType(dtype, broadcast([v.shape for v in present], constraints))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         shapes = [v.shape for v in node.operands]
 
         def body(at: Index, _: Index, read: Read) -> Scalar:
             return self.body(*(read(k, broadcast_index(at, s)) for k, s in enumerate(shapes)))
 
-        return Nest(body)
+        return LoopNest(body)
 
 
 @dataclass(frozen=True)

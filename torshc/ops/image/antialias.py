@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ...expr import F32, Expr, const, max_of
 from ...graph import Node, TensorType
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator
 from ..core.scalar import Scalar, element, maximum, where
 from ..core.tensor import Tensor, apply_op
 from ..nn.conv import inside
@@ -63,7 +63,7 @@ class Blur(Op):
             return [TensorType(F32, (self.how.size,))]
         return [TensorType(x.dtype, (*x.shape[:k], self.how.size, *x.shape[k + 1 :]))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         # The scale is up / wide where it shrinks and 1 elsewhere; radius / scale elements lie on either side.
         k, up, wide = self.dimension, self.how.up, max_of(self.how.up, self.how.down)
         extent, radius = node.operands[0].shape[k], 2 if self.kernel.wide else 1
@@ -86,7 +86,7 @@ class Blur(Op):
             value = read(0, (*at[:k], place, *at[k + 1 :]))
             return value * weight.cast(value.dtype)
 
-        return Nest(body, (2 - first * 2,), "add")
+        return LoopNest(body, (2 - first * 2,), "add")
 
 
 def blurred(x: Tensor, axes: Sequence[ResizeAxis], kernel: ResizeKernel) -> Tensor:

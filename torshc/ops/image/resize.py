@@ -12,7 +12,7 @@ from ...base.errors import ModelError
 from ...expr import F32, Expr, as_int, const, eq
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, constraints_of, either, require
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
+from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, axis_of, need, operator
 from ..core.composite import composite
 from ..core.pointwise import compute
 from ..core.scalar import Scalar, element, maximum, where
@@ -64,7 +64,7 @@ class Resize(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         return [TensorType(need(inputs[0], "input 0 of Resize").dtype, tuple(a.size for a in self.axes))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         x = node.operands[0]
         kind = compute(x.dtype)
 
@@ -90,7 +90,7 @@ class Resize(Op):
                 found = found & ((over >= 0) & (over <= (d - 1) * crop.under))
             return where(found, total, self.extrapolation).cast(kind)
 
-        return Nest(body)
+        return LoopNest(body)
 
     def _taps(self, k: int, i: Expr, size: Expr) -> list[tuple[Expr, Scalar | None]]:
         """Places in the input that an output coordinate of dimension k reads, with their weights (None for 1)."""

@@ -16,7 +16,7 @@ from ...base.errors import ModelError
 from ...expr import F32, DType, Expr, as_int, const, eq
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, constraints_of, require
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, filled, need, operator, same_dim
+from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, filled, need, operator, same_dim
 from ..core.bounds import demand_in_range
 from ..core.composite import Formula
 from ..core.pointwise import compute
@@ -86,7 +86,7 @@ class AffineGrid(Op):
             same_dim(d, const(wanted), constraints, f"AffineGrid of {theta.type!r} for an image of {rank} dimensions")
         return [TensorType(theta.dtype, (theta.shape[0], *self.sizes, const(rank)))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         kind, rank = compute(node.operands[0].dtype), len(self.sizes)
 
         def body(at: Index, _: Index, read: Read) -> Scalar:
@@ -96,7 +96,7 @@ class AffineGrid(Op):
                 total = total + factor * self._place(element(i, kind), element(size, kind))
             return total
 
-        return Nest(body)
+        return LoopNest(body)
 
     def _place(self, i: Scalar, size: Scalar) -> Scalar:
         if self.align_corners:
@@ -141,7 +141,7 @@ class GridSample(Op):
         batch = same_dim(x.shape[0], grid.shape[0], constraints, "the batch of GridSample")
         return [TensorType(x.dtype, (batch, x.shape[1], *grid.shape[1:-1]))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         x, kind = node.operands[0], compute(node.operands[0].dtype)
         sizes = x.shape[2:]
 
@@ -162,7 +162,7 @@ class GridSample(Op):
                 axes.append(self._taps(coordinate, size))
             return _blend(axes, fetch, kind)
 
-        return Nest(body)
+        return LoopNest(body)
 
     def _taps(self, normal: Scalar, size: Expr) -> tuple[list[Expr], list[Scalar]]:
         """Places along an axis, which may lie outside, and their weights."""
@@ -239,7 +239,7 @@ class RoiAlign(Op):
         count = same_dim(rois.shape[0], batches.shape[0], constraints, "the regions of RoiAlign")
         return [TensorType(x.dtype, (count, x.shape[1], const(self.height), const(self.width)))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         x = node.operands[0].shape
 
         def body(at: Index, inner: Index, read: Read) -> Scalar:
@@ -259,7 +259,7 @@ class RoiAlign(Op):
             return total * (1.0 / self.sampling**2)
 
         points = (const(self.sampling),) * 2
-        return Nest(body, points, "max") if self.mode == "max" else Nest(body, points, "add", mean)
+        return LoopNest(body, points, "max") if self.mode == "max" else LoopNest(body, points, "add", mean)
 
     def _point(self, first: Scalar, last: Scalar, which: Expr, point: Expr, bins: int) -> Scalar:
         """Coordinate of a sampling point in a bin."""
@@ -379,7 +379,7 @@ class DeformedTaps(Op):
         x, offsets = (need(v, f"input {k} of DeformedTaps") for k, v in enumerate(inputs[:2]))
         return [TensorType(compute(x.dtype), (*x.shape[:2], *self.kernel, *offsets.shape[2:]))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         x, has_mask = node.operands[0], len(node.operands) > 2
         kind, per_offset = compute(x.dtype), x.shape[1] // self.offset_group
 
@@ -399,7 +399,7 @@ class DeformedTaps(Op):
             value = _bilinear(tuple(position), fetch, kind)
             return value * read(2, (image, tap, *place)).cast(kind) if has_mask else value
 
-        return Nest(body)
+        return LoopNest(body)
 
 
 @operator()
@@ -437,7 +437,7 @@ class Col2Im(Op):
             require(constraints, count >= 0, fits)
         return [TensorType(x.dtype, (x.shape[0], x.shape[1] // taps, *self.image))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         taps, counts = self.block, self.counts
 
         def body(at: Index, inner: Index, read: Read) -> Scalar:
@@ -451,7 +451,7 @@ class Col2Im(Op):
             row = at[1] * product(taps) + linear(inner, taps)
             return where(ok, read(0, (at[0], row, linear(tuple(which), counts))), 0)
 
-        return Nest(body, taps, "add")
+        return LoopNest(body, taps, "add")
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:

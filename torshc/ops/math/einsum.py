@@ -8,7 +8,19 @@ from typing import ClassVar
 from ...base.errors import ModelError
 from ...expr import Expr, const
 from ...graph import Node, Shape, TensorType, Value
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, broadcast, broadcast_index, need, operator, same_dim
+from ..core.base import (
+    Constraints,
+    Index,
+    Inputs,
+    LoopNest,
+    Op,
+    Read,
+    broadcast,
+    broadcast_index,
+    need,
+    operator,
+    same_dim,
+)
 from ..core.gradient import Backward, NoGradient, gradient_of, spread, sum_to
 from ..core.scalar import Scalar
 from ..core.source import SourceNode, Unsupported
@@ -52,7 +64,7 @@ class Einsum(Op):
         sizes = self.sizes(inputs, constraints)
         return [TensorType(first.dtype, tuple(sizes[label] for label in self.result))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         sizes = self.sizes(node.inputs, [])
         summed = [label for label in sizes if label not in self.result]
 
@@ -65,7 +77,7 @@ class Einsum(Op):
             assert total is not None
             return total
 
-        return Nest(body, tuple(sizes[label] for label in summed), "add" if summed else "")
+        return LoopNest(body, tuple(sizes[label] for label in summed), "add" if summed else "")
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:

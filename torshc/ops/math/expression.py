@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ...expr import F32, DType, Expr, acc, const, rebuild, substitute
 from ...graph import Node, TensorType
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read
+from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read
 from ..core.pointwise import Pointwise
 from ..core.scalar import Scalar
 
@@ -57,7 +57,7 @@ class Loops(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         return [TensorType(self.to, tuple(a.args[0] for a in self.axes))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         def body(at: Index, inner: Index, read: Read) -> Scalar:
             places = dict(zip((*self.axes, *self.inner), (*at, *inner), strict=True))
 
@@ -69,7 +69,7 @@ class Loops(Op):
 
             return Scalar(rebuild(self.of, placed))
 
-        return Nest(body, tuple(a.args[0] for a in self.inner), "add" if self.inner else "")
+        return LoopNest(body, tuple(a.args[0] for a in self.inner), "add" if self.inner else "")
 
 
 def argument(k: int, dtype: DType) -> Expr:

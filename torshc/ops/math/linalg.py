@@ -12,7 +12,7 @@ from ..core.base import (
     Constraints,
     Index,
     Inputs,
-    Nest,
+    LoopNest,
     Op,
     Read,
     broadcast,
@@ -68,7 +68,7 @@ class MatMul(Op):
         dtype = product_type(a.dtype, self.out)
         return [TensorType(dtype, (*batch, *a.shape[:-1][-1:], *(b.shape[-1:] if b.type.rank > 1 else ())))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         a, b = (v.shape for v in node.operands)
 
         def body(at: Index, inner: Index, read: Read) -> Scalar:
@@ -78,7 +78,7 @@ class MatMul(Op):
             right = (*broadcast_index(batch, b[:-2]), inner[0], *tail[rows:])
             return read(0, left) * read(1, right)
 
-        return Nest(body, (a[-1],), "add")
+        return LoopNest(body, (a[-1],), "add")
 
     def flops(self, node: Node) -> Expr:
         return node.output.type.size * node.operands[0].shape[-1] * 2
@@ -153,7 +153,7 @@ class Det(Op):
         same_dim(x.shape[-1], x.shape[-2], constraints, f"Det of {x.type!r}")
         return [TensorType(x.dtype, x.shape[:-2])]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         size = as_int(node.operands[0].shape[-1]) or 0
 
         def body(at: Index, _: Index, read: Read) -> Scalar:
@@ -169,7 +169,7 @@ class Det(Op):
 
             return minor(0, tuple(range(size)))
 
-        return Nest(body)
+        return LoopNest(body)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:

@@ -12,7 +12,7 @@ import numpy as np
 from ...expr import F32, I64, Expr, const, eq, select
 from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.axes import axes_operand, constraints_of, known_axes, marks, without
-from ..core.base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
+from ..core.base import REGISTRY, Constraints, Index, Inputs, LoopNest, Op, Read, axis_of, need, operator
 from ..core.composite import Formula
 from ..core.functions import ceil, equal, exp, floor, is_inf, log, sign, sqrt, where
 from ..core.gradient import Backward, as_shape, gradient_of, spread
@@ -53,7 +53,7 @@ class Reduce(Op):
         kept = [const(1) if d in self.axes else s for d, s in enumerate(x.shape) if self.keepdims or d not in self.axes]
         return [TensorType(x.dtype, tuple(kept))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         shape = node.operands[0].shape
         extents = tuple(shape[d] for d in self.axes)
         count = const(1)
@@ -72,8 +72,8 @@ class Reduce(Op):
             return self.term(read(0, tuple(index)))
 
         if not extents:  # each element is a sum of one
-            return Nest(lambda at, _, read: self.last(self.term(read(0, at)), count))
-        return Nest(body, extents, self.combine, lambda total, at, read: self.last(total, count))
+            return LoopNest(lambda at, _, read: self.last(self.term(read(0, at)), count))
+        return LoopNest(body, extents, self.combine, lambda total, at, read: self.last(total, count))
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -147,7 +147,7 @@ class ReduceMarked(Op):
         kept = (select(m, const(1), d) for m, d in zip(self.marked, x.shape, strict=True))
         return [TensorType(x.dtype, tuple(kept))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         kind = REGISTRY["", self.kind]()
         assert isinstance(kind, Reduce)
         shape = node.operands[0].shape
@@ -159,7 +159,7 @@ class ReduceMarked(Op):
         def body(at: Index, inner: Index, read: Read) -> Scalar:
             return kind.term(read(0, tuple(i + r for i, r in zip(at, inner, strict=True))))
 
-        return Nest(body, extents, kind.combine, lambda total, at, read: kind.last(total, count))
+        return LoopNest(body, extents, kind.combine, lambda total, at, read: kind.last(total, count))
 
 
 def reduction(
@@ -215,7 +215,7 @@ class ReduceLogSumExp(Formula, Reduce):
     stays an integer, which f32 may not hold.
     """
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         return None  # type: ignore[return-value]  # composite: computed through decompose
 
     @classmethod

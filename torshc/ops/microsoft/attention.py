@@ -17,7 +17,7 @@ from ...base.errors import ModelError
 from ...expr import F16, F32, I64, Expr, as_int, cast, const, max_of
 from ...graph import Node, TensorType
 from ..core.axes import integer
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim
+from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator, same_dim
 from ..core.bounds import demand_in_range
 from ..core.composite import composite
 from ..core.functions import concat, tanh
@@ -253,7 +253,7 @@ class Appended(Op):
         same_dim(new.shape[0], at.shape[0], constraints, "the batch of a cache")
         return [TensorType(new.dtype, (*new.shape[:2], self.length, new.shape[3]))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         old, new = (v.shape[2] for v in node.operands[:2])
 
         def body(at: Index, _: Index, read: Read) -> Scalar:
@@ -263,7 +263,7 @@ class Appended(Op):
             before = where(at[2] < old, past, 0)
             return where(ahead, within(read, 1, (*at[:2], place, at[3]), node.operands[1].shape, (2,)), before)
 
-        return Nest(body)
+        return LoopNest(body)
 
 
 @composite("GroupQueryAttention", DOMAIN)

@@ -12,7 +12,7 @@ import numpy as np
 from ...base.errors import ModelError
 from ...expr import F64, I32, DType, Expr, as_int
 from ...graph import Builder, Node, TensorType, Value
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator
 from ..core.scalar import Scalar, equal, function_named, isnan, ne, where
 
 Array = np.ndarray[Any, Any]
@@ -193,7 +193,7 @@ class Walk(Op):
         shape = (x.shape[0], roots.shape[0]) if self.many else (roots.shape[0], x.shape[0])
         return [TensorType(I32, shape)]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         def body(at: Index, inner: Index, read: Read) -> Scalar:
             row, tree = at if self.many else at[::-1]
             place = read(5, (tree,)).index()
@@ -201,7 +201,7 @@ class Walk(Op):
                 place = read(3, (place,)).index() + self._holds(row, place, read).index()
             return read(4, (place,))
 
-        return Nest(body)
+        return LoopNest(body)
 
     def _holds(self, row: Expr, place: Expr, read: Read) -> Scalar:
         """Whether the path continues at the side "true" of a node."""
@@ -235,7 +235,7 @@ class LeafSums(Op):
         leaves, weights = need(inputs[0], "the leaves of trees"), need(inputs[1], "the weights of trees")
         return [TensorType(weights.dtype, (leaves.shape[0 if self.many else 1], weights.shape[1]))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         trees = node.operands[0].shape[1 if self.many else 0]
 
         def body(at: Index, tree: Index, read: Read) -> Scalar:
@@ -244,7 +244,7 @@ class LeafSums(Op):
         def finish(total: Scalar, at: Index, read: Read) -> Scalar:
             return finished(total, self.aggregate, as_int(trees) or 1)
 
-        return Nest(body, (trees,), COMBINE[self.aggregate], finish)
+        return LoopNest(body, (trees,), COMBINE[self.aggregate], finish)
 
 
 Tables = tuple[str, bool, Array, Array]

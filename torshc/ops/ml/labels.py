@@ -12,7 +12,7 @@ from ...base.errors import ModelError
 from ...expr import F32, I64, MAP, SEQUENCE, STRING, const
 from ...graph import Builder, Node, Partial, TensorType, Value
 from ..core.axes import constraints_of
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, affordable, need, operator, same_dim
+from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, affordable, need, operator, same_dim
 from ..core.functions import equal, gather
 from ..core.host import HostOp, emit
 from ..core.scalar import Scalar, element, isnan, where
@@ -37,7 +37,7 @@ class KeyPlace(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         return [TensorType(I64, need(inputs[0], "the operand of KeyPlace").shape)]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         (keys,) = node.operands[1].shape
 
         def body(at: Index, inner: Index, read: Read) -> Scalar:
@@ -47,7 +47,7 @@ class KeyPlace(Op):
                 same = same | isnan(x) & isnan(key)
             return where(same, element(inner[0]), element(keys))
 
-        return Nest(body, (keys,), "min")
+        return LoopNest(body, (keys,), "min")
 
 
 def _native(x: Value, keys: Sequence[Any]) -> list[Any]:

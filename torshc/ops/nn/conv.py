@@ -8,7 +8,7 @@ from typing import ClassVar
 from ...base.errors import ModelError
 from ...expr import Expr, as_int, const, eq, max_of, select
 from ...graph import Node, Shape, TensorType, Value
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim
+from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator, same_dim
 from ..core.gradient import Backward, NoGradient, as_shape, gradient_of
 from ..core.scalar import Scalar, where
 from ..core.source import SourceNode, Unsupported
@@ -179,7 +179,7 @@ class Conv(Op):
         spatial = slide(x.shape[2:], spatial_of(w), Window(self.strides, self.pads, self.dilations))
         return [TensorType(product_type(x.dtype, self.out), (x.shape[0], w.shape[0], *spatial))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         x, w = node.operands[0].shape, node.operands[1].shape
         has_bias = len(node.operands) > 2
 
@@ -191,7 +191,7 @@ class Conv(Op):
         def finish(total: Scalar, at: Index, read: Read) -> Scalar:
             return total + read(2, (at[1],)) if has_bias else total
 
-        return Nest(body, w[1:], "add", finish)
+        return LoopNest(body, w[1:], "add", finish)
 
     def place(self, at: Index, inner: Index, x: Shape, w: Shape) -> tuple[Index, Expr]:
         """Index in the data of a term of the sum at an output index, and whether it is in there or in the margin.
@@ -264,7 +264,7 @@ class ConvTranspose(Op):
         spatial = tuple(d - self.pads[i] - self.pads[rank + i] for i, d in enumerate(full))
         return [TensorType(product_type(x.dtype, self.out), (x.shape[0], channels, *spatial))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         x, w = node.operands[0].shape, node.operands[1].shape
         has_bias = len(node.operands) > 2
         per_group = x[1] // self.group
@@ -284,7 +284,7 @@ class ConvTranspose(Op):
         def finish(total: Scalar, at: Index, read: Read) -> Scalar:
             return total + read(2, (at[1],)) if has_bias else total
 
-        return Nest(body, (per_group, *w[2:]), "add", finish)
+        return LoopNest(body, (per_group, *w[2:]), "add", finish)
 
     def flops(self, node: Node) -> Expr:
         taps = const(2)

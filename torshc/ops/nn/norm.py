@@ -10,7 +10,19 @@ from ...base.errors import ModelError
 from ...expr import F32, as_int, const, from_onnx
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import constraints_of
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, broadcast_into, need, operator, same_dim
+from ..core.base import (
+    Constraints,
+    Index,
+    Inputs,
+    LoopNest,
+    Op,
+    Read,
+    axis_of,
+    broadcast_into,
+    need,
+    operator,
+    same_dim,
+)
 from ..core.composite import Formula
 from ..core.functions import equal, exp, log, reciprocal, reduce_l1, reduce_l2, sqrt, where
 from ..core.gradient import Backward, gradient_of
@@ -366,7 +378,7 @@ class LRN(Op):
             raise ModelError(f"LRN of {x.type!r}, which has no channels")
         return [x.type]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         channels = node.operands[0].shape[1]
         before = (self.size - 1) // 2
 
@@ -379,7 +391,7 @@ class LRN(Op):
             base = total * (self.alpha / self.size) + self.bias
             return read(0, at) / (base if self.beta == 1 else base**self.beta)
 
-        return Nest(body, (const(self.size),), "add", finish)
+        return LoopNest(body, (const(self.size),), "add", finish)
 
 
 @gradient_of(Softmax)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ...base.errors import ModelError
 from ...expr import I64, DType, Expr, const, max_of, min_of
 from ...graph import Node, Shape, TensorType, Value
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator
 from ..core.functions import abs as abs_
 from ..core.functions import pow as power
 from ..core.gradient import Backward, gradient_of, parts_of
@@ -59,7 +59,7 @@ class Pool(Op):
         """The result from the accumulated value at an output index."""
         return total
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         shape = node.operands[0].shape
 
         def body(at: Index, inner: Index, read: Read) -> Scalar:
@@ -74,7 +74,7 @@ class Pool(Op):
         def finish(total: Scalar, at: Index, read: Read) -> Scalar:
             return self.last(total, at, shape)
 
-        return Nest(body, tuple(const(k) for k in self.kernel), self.combine, finish)
+        return LoopNest(body, tuple(const(k) for k in self.kernel), self.combine, finish)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -126,7 +126,7 @@ class PoolPlace(Pool):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         return [TensorType(I64, super().infer(inputs, constraints)[0].shape)]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         shape = node.operands[0].shape
         none = product(shape)
 
@@ -149,7 +149,7 @@ class PoolPlace(Pool):
                 place = linear((*index[:2], *index[:1:-1]), (*shape[:2], *shape[:1:-1]))
             return where(total < element(none), element(place), 0)
 
-        return Nest(body, tuple(const(k) for k in self.kernel), self.combine, finish)
+        return LoopNest(body, tuple(const(k) for k in self.kernel), self.combine, finish)
 
 
 @operator()

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from ...base.errors import ModelError
 from ...expr import as_int, const, eq, max_of, min_of, select
 from ...graph import Node, TensorType, Value
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim
+from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator, same_dim
 from ..core.bounds import demand_in_range
 from ..core.composite import Formula
 from ..core.functions import concat, gather
@@ -46,7 +46,7 @@ class Rotated(Formula):
         same_dim(cos.shape[1], x.shape[2], constraints, "the length of rotary positions")
         return [x.type]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         x, cos, _ = node.operands
         half, width = as_int(cos.shape[2]) or 0, as_int(x.shape[3]) or 0
         one = as_int(cos.shape[0]) == 1
@@ -65,7 +65,7 @@ class Rotated(Formula):
             turned = where(first, near - far, near + far)
             return turned if 2 * half == width else where(k < 2 * half, turned, whole)
 
-        return Nest(body)
+        return LoopNest(body)
 
     def formula(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """In parts, which is faster where a kernel's inner loop is a vector: neither reads what is a step away."""

@@ -18,7 +18,7 @@ import numpy as np
 from ...base.errors import ModelError
 from ...expr import F32, I8, I32, U8, DType, Expr, as_int, const
 from ...graph import Node, TensorType, Value
-from ..core.base import Constraints, Index, Inputs, Nest, Read, need, operator, same_dim
+from ..core.base import Constraints, Index, Inputs, LoopNest, Read, need, operator, same_dim
 from ..core.scalar import Scalar, where
 from ..core.tensor import Tensor, apply_op
 from ..math.linalg import MatMul
@@ -41,9 +41,9 @@ class IntegerMatMul(MatMul):
         (out,) = super().infer((_as(a, F32), _as(b, F32)), constraints)
         return [TensorType(I32, out.shape)]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         plain = super().nest(node, output)
-        return Nest(lambda at, inner, read: plain.term(at, inner, _widened(read)), plain.reduce, plain.combine)
+        return LoopNest(lambda at, inner, read: plain.term(at, inner, _widened(read)), plain.reduce, plain.combine)
 
 
 @operator("IntegerConv", "torshc")
@@ -61,7 +61,7 @@ class IntegerConv(Conv):
         spatial = slide(x.shape[2:], spatial_of(w), Window(self.strides, self.pads, self.dilations))
         return [TensorType(I32, (x.shape[0], w.shape[0], *spatial))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         x, w = node.operands[0].shape, node.operands[1].shape
         margin = len(node.operands) > 2
 
@@ -70,7 +70,7 @@ class IntegerConv(Conv):
             value = where(ok, read(0, index), read(2, ()) if margin else 0)
             return value.cast(I32) * read(1, (at[1], *inner)).cast(I32)
 
-        return Nest(body, w[1:], "add")
+        return LoopNest(body, w[1:], "add")
 
 
 def _as(v: Value, dtype: DType) -> Value:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from ...base.errors import ModelError
 from ...expr import F16, F32, I8, I32, U8, Expr, as_int, const, eq
 from ...graph import Node, TensorType
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator
 from ..core.composite import Formula
 from ..core.functions import rms_normalization
 from ..core.scalar import Scalar, where
@@ -36,14 +36,14 @@ class BlockMatMul(Op):
             raise ModelError(f"BlockMatMul of {x.dtype!r}, {w.dtype!r} and {scale.dtype!r}")
         return [TensorType(F32, (*x.shape[:-1], w.shape[1]))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         def body(at: Index, inner: Index, read: Read) -> Scalar:
             (k,) = inner
             weight = read(1, (k, at[-1])).cast(F32)
             scale = read(2, (k // self.block, at[-1]))
             return read(0, (*at[:-1], k)) * (weight * scale)
 
-        return Nest(body, (node.operands[0].shape[-1],), "add")
+        return LoopNest(body, (node.operands[0].shape[-1],), "add")
 
     def flops(self, node: Node) -> Expr:
         return node.output.type.size * node.operands[0].shape[-1] * 2
@@ -72,7 +72,7 @@ class PairMatMul(Op):
             raise ModelError(f"PairMatMul of {x.dtype!r}, {w.dtype!r} and {scale.dtype!r}")
         return [TensorType(F16, (*x.shape[:-1], w.shape[0]))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         def body(at: Index, inner: Index, read: Read) -> Scalar:
             (k,) = inner
             pair = read(1, (at[-1], k // 2)).cast(I32)
@@ -81,7 +81,7 @@ class PairMatMul(Op):
             weight = ((number - 8).cast(F32) * scale).cast(F16)
             return read(0, (*at[:-1], k)).cast(F32) * weight.cast(F32)
 
-        return Nest(body, (node.operands[0].shape[-1],), "add")
+        return LoopNest(body, (node.operands[0].shape[-1],), "add")
 
     def flops(self, node: Node) -> Expr:
         return node.output.type.size * node.operands[0].shape[-1] * 2

@@ -12,8 +12,8 @@ import numpy as np
 from ...base.errors import ModelError
 from ...expr import F32, F64, I64, DType, Expr, as_int, cast, const, eq, from_onnx, ne, select
 from ...graph import Node, Shape, TensorType, Value, require_shape
-from ..core.axes import constraints_of, parts_of, require
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from ..core.axes import constraints_of, count_steps, require
+from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator
 from ..core.functions import ceil
 from ..core.functions import max as larger
 from ..core.gradient import Backward, gradient_of
@@ -98,7 +98,7 @@ class Range(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         return [TensorType(self.dtype, (self.count,))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         kind = compute(self.dtype)
 
         def body(at: Index, _: Index, read: Read) -> Scalar:
@@ -108,7 +108,7 @@ class Range(Op):
                 return element(at[0] * self.step + self.start, kind)
             return element(at[0], kind) * self.step + self.start
 
-        return Nest(body)
+        return LoopNest(body)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -127,7 +127,7 @@ class Range(Op):
         first, last, by = (cast(_element(source, k), I64) for k in range(3))
         require(constraints_of(source), ne(by, 0), "Range in steps of 0")
         span = select(by > 0, last - first, first - last)
-        return source.emit(cls(first, by, parts_of(span, by), dtype), [])
+        return source.emit(cls(first, by, count_steps(span, by), dtype), [])
 
 
 def _floats(source: SourceNode, dtype: DType) -> Value:
@@ -180,13 +180,13 @@ class EyeLike(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         return [TensorType(self.dtype, self.shape)]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         kind = compute(self.dtype)
 
         def body(at: Index, _: Index, read: Read) -> Scalar:
             return where(eq(at[0] + self.k, at[1]), element(1, kind), 0)
 
-        return Nest(body)
+        return LoopNest(body)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -220,7 +220,7 @@ class ShapeOf(Op):
     def symbolic(self, node: Node, output: int) -> tuple[Expr, ...]:
         return self._dims(node.operands[0])
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         dims = self._dims(node.operands[0])
 
         def body(at: Index, _: Index, read: Read) -> Scalar:
@@ -229,7 +229,7 @@ class ShapeOf(Op):
                 value = select(eq(at[0], k), dims[k], value)
             return element(value)
 
-        return Nest(body)
+        return LoopNest(body)
 
 
 @operator()
@@ -242,9 +242,9 @@ class Size(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         return [TensorType(I64, ())]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         size = node.operands[0].type.size
-        return Nest(lambda at, _, read: element(size))
+        return LoopNest(lambda at, _, read: element(size))
 
 
 @operator()
@@ -262,12 +262,12 @@ class Trilu(Op):
             raise ModelError(f"Trilu of {x.type!r}, which is not a matrix")
         return [x.type]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         def body(at: Index, _: Index, read: Read) -> Scalar:
             distance = at[-1] - at[-2] - self.k
             return where(distance >= 0 if self.upper else distance <= 0, read(0, at), 0)
 
-        return Nest(body)
+        return LoopNest(body)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:

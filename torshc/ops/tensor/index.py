@@ -13,7 +13,7 @@ from ...base.errors import ModelError
 from ...expr import I64, Expr, as_int, const, eq, min_of, select
 from ...graph import Node, TensorType, Value
 from ..core.axes import axis_at, constraints_of, integer, pick, require
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
+from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, axis_of, need, operator, same_dim
 from ..core.bounds import demand_in_range
 from ..core.composite import Formula
 from ..core.functions import concat
@@ -65,7 +65,7 @@ class Gather(Op):
         not_empty(data, range(axis, axis + 1), indices, "Gather")
         return [TensorType(data.dtype, (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         data, indices = (v.shape for v in node.operands)
         axis = axis_of(self.axis, len(data))
 
@@ -73,7 +73,7 @@ class Gather(Op):
             place = wrap(read(1, at[axis : axis + len(indices)]).index(), data[axis])
             return guarded(read, 0, (*at[:axis], place, *at[axis + len(indices) :]), data[axis : axis + 1])
 
-        return Nest(body)
+        return LoopNest(body)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -100,7 +100,7 @@ class GatherElements(Op):
         not_empty(data, range(axis, axis + 1), indices, "GatherElements")
         return [TensorType(data.dtype, indices.shape)]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         data = node.operands[0].shape
         axis = axis_of(self.axis, len(data))
 
@@ -108,7 +108,7 @@ class GatherElements(Op):
             place = wrap(read(1, at).index(), data[axis])
             return guarded(read, 0, (*at[:axis], place, *at[axis + 1 :]), data[axis : axis + 1])
 
-        return Nest(body)
+        return LoopNest(body)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -146,7 +146,7 @@ class GatherND(Op):
         not_empty(data, range(b, b + depth), indices, "GatherND")
         return [TensorType(data.dtype, (*batch, *indices.shape[b:-1], *data.shape[b + depth :]))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         data, indices = (v.shape for v in node.operands)
         b, head = self.batch_dims, len(indices) - 1
 
@@ -154,7 +154,7 @@ class GatherND(Op):
             places = [wrap(read(1, (*at[:head], const(k))).index(), data[b + k]) for k in range(self.depth)]
             return guarded(read, 0, (*at[:b], *places, *at[head:]), data[b : b + self.depth])
 
-        return Nest(body)
+        return LoopNest(body)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -189,7 +189,7 @@ class ArgSearch(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         return [TensorType(I64, need(inputs[1], "the extreme of ArgSearch").shape)]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         data = node.operands[0]
         size = data.shape[self.axis]
 
@@ -200,7 +200,7 @@ class ArgSearch(Op):
                 found = found | isnan(value)
             return where(found, element(inner[0]), -1 if self.last else element(size))
 
-        return Nest(body, (size,), "max" if self.last else "min")
+        return LoopNest(body, (size,), "max" if self.last else "min")
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,7 @@ class OneHot(Op):
             raise ModelError(f"OneHot with values {values.type!r}; two are needed")
         return [TensorType(values.dtype, (*indices.shape[:axis], self.depth, *indices.shape[axis:]))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         axis = axis_of(self.axis, node.operands[0].type.rank + 1)
 
         def body(at: Index, _: Index, read: Read) -> Scalar:
@@ -274,7 +274,7 @@ class OneHot(Op):
             place = select(place < 0, place + self.depth, place)
             return where(eq(place, at[axis]), read(1, (const(1),)), read(1, (const(0),)))
 
-        return Nest(body)
+        return LoopNest(body)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -299,7 +299,7 @@ class ReverseSequence(Op):
         same_dim(x.shape[self.batch_axis], lengths.shape[0], constraints, "the batch of ReverseSequence")
         return [x.type]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         size = node.operands[0].shape[self.time_axis]
 
         def body(at: Index, _: Index, read: Read) -> Scalar:
@@ -309,7 +309,7 @@ class ReverseSequence(Op):
             index[self.time_axis] = select(time < length, length - 1 - time, time)
             return read(0, tuple(index))
 
-        return Nest(body)
+        return LoopNest(body)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -339,7 +339,7 @@ class Cumulative(Op):
         axis_of(self.axis, x.type.rank)
         return [x.type]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         axis = self.axis
 
         def body(at: Index, inner: Index, read: Read) -> Scalar:
@@ -348,7 +348,7 @@ class Cumulative(Op):
             counts = before < after if self.exclusive else before <= after
             return where(counts, read(0, (*at[:axis], there, *at[axis + 1 :])), self.neutral)
 
-        return Nest(body, (node.operands[0].shape[axis],), self.combine)
+        return LoopNest(body, (node.operands[0].shape[axis],), self.combine)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:

@@ -12,8 +12,8 @@ from ...base.budget import afford
 from ...base.errors import ModelError
 from ...expr import Expr, as_int, const, eq, is_nonnegative, max_of, min_of, ne, select, walk
 from ...graph import Node, Shape, TensorType, Value
-from ..core.axes import at_run, axis_at, both, constraints_of, either, marks, parts_of, put, require
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
+from ..core.axes import at_run, axis_at, both, constraints_of, count_steps, either, marks, put, require
+from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, axis_of, need, operator, same_dim
 from ..core.functions import concat, where
 from ..core.gradient import Backward, NoGradient, as_shape, gradient_of, zeros
 from ..core.reach import within
@@ -41,11 +41,11 @@ class Slice(View):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         return [TensorType(need(inputs[0], "input 0 of Slice").dtype, self.sizes)]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         def body(at: Index, _: Index, read: Read) -> Scalar:
             return read(0, tuple(i * step + start for i, start, step in zip(at, self.starts, self.steps, strict=True)))
 
-        return Nest(body)
+        return LoopNest(body)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -100,7 +100,7 @@ def slice_extent(size: Expr, start: Expr, end: Expr, step: Expr) -> tuple[Expr, 
     up = step > 0
     first = select(up, place(start, const(0), size), place(start, const(0), size - 1))
     last = select(up, place(end, const(0), size), place(end, const(-1), size - 1))
-    return first, parts_of(select(up, _between(first, last), _between(last, first)), step)
+    return first, count_steps(select(up, _between(first, last), _between(last, first)), step)
 
 
 def _between(low: Expr, high: Expr) -> Expr:
@@ -130,12 +130,12 @@ class Split(Op):
         same_dim(total, x.shape[axis], constraints, "the parts of Split")
         return [TensorType(x.dtype, (*x.shape[:axis], s, *x.shape[axis + 1 :])) for s in self.sizes]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         axis = axis_of(self.axis, node.operands[0].type.rank)
         start = const(0)
         for s, times in Counter(self.sizes[:output]).items():  # mostly all are one
             start = start + s * times
-        return Nest(lambda at, _, read: read(0, (*at[:axis], at[axis] + start, *at[axis + 1 :])))
+        return LoopNest(lambda at, _, read: read(0, (*at[:axis], at[axis] + start, *at[axis + 1 :])))
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -179,7 +179,7 @@ class Pad(Op):
         dims = tuple(b + d + a for b, d, a in zip(self.before, x.shape, self.after, strict=True))
         return [TensorType(x.dtype, dims)]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         shape, has_value = node.operands[0].shape, len(node.operands) > 1
 
         def body(at: Index, _: Index, read: Read) -> Scalar:
@@ -203,7 +203,7 @@ class Pad(Op):
             value = within(read, 0, tuple(index), shape, outside)
             return where(inside, value, read(1, ()) if has_value else 0)
 
-        return Nest(body)
+        return LoopNest(body)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -251,7 +251,7 @@ class Embed(View):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         return [TensorType(need(inputs[0], "the operand of Embed").dtype, self.shape)]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         sizes = node.operands[0].shape
 
         def body(at: Index, _: Index, read: Read) -> Scalar:
@@ -261,7 +261,7 @@ class Embed(View):
             inside = both(*met, *(both(k >= 0, k < size) for k, size in zip(index, sizes, strict=True)))
             return where(inside, within(read, 0, index, sizes, range(len(sizes))), 0)
 
-        return Nest(body)
+        return LoopNest(body)
 
 
 @gradient_of(Slice)

@@ -26,7 +26,7 @@ from ...base.errors import ModelError
 from ...expr import BOOL, F32, F64, I32, I64, U32, U64, DType, Expr, as_int, const, from_onnx
 from ...graph import Node, Shape, TensorType, Value, rewire
 from ..control.flow import bodies
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator
 from ..core.composite import composite
 from ..core.functions import cum_sum, exp, reciprocal, where
 from ..core.gradient import Backward, gradient_of
@@ -87,7 +87,7 @@ class Draw(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         return [TensorType(self.dtype, self.shape)]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         def body(at: Index, _: Index, read: Read) -> Scalar:
             place = const(0)
             for i, d in zip(at, self.shape, strict=True):
@@ -95,7 +95,7 @@ class Draw(Op):
             rounds = [read(k, ()).cast(U32) for k in range(len(node.operands))]
             return self._normal(place, rounds) if self.normal else self._uniform(place, rounds)
 
-        return Nest(body)
+        return LoopNest(body)
 
     def _words(self, place: Expr, rounds: list[Scalar], number: int) -> tuple[Scalar, Scalar]:
         """The words of an element; the counter's highest bit, which no place needs, distinguishes its two draws."""
@@ -272,8 +272,8 @@ class Dropout(Pointwise):
         x = need(inputs[0], "input 0 of Dropout")
         return [x.type, TensorType(BOOL, x.shape)]
 
-    def nest(self, node: Node, output: int) -> Nest:
-        return Nest(lambda at, _, read: read(0, at) if output == 0 else element(True))
+    def nest(self, node: Node, output: int) -> LoopNest:
+        return LoopNest(lambda at, _, read: read(0, at) if output == 0 else element(True))
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:

@@ -23,7 +23,7 @@ from ..core.base import (
     Constraints,
     Index,
     Inputs,
-    Nest,
+    LoopNest,
     Op,
     Read,
     axis_of,
@@ -163,7 +163,7 @@ class ScatterElements(Scattering):
         place = (*beside[:axis], step, *beside[axis + 1 :])
         return [read(1, place).index()], place
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         data, indices = node.operands[0].shape, node.operands[1].shape
         axis = axis_of(self.axis, len(data))
 
@@ -184,7 +184,7 @@ class ScatterElements(Scattering):
                 last = read(2, tuple(clamped(i, d) for i, d in zip(there, indices, strict=True)))
             return self.settle(total, read(0, at), last)
 
-        return Nest(body, (indices[axis],), _COMBINE[self.reduction], finish)
+        return LoopNest(body, (indices[axis],), _COMBINE[self.reduction], finish)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -235,7 +235,7 @@ class ScatterND(Scattering):
         chosen = self.chosen(node)
         return [read(1, (step, const(k))).index() for k in chosen], (step, *beside[len(chosen) :])
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         data, indices = node.operands[0].shape, node.operands[1].shape
         depth = as_int(indices[1]) or 0
 
@@ -250,7 +250,7 @@ class ScatterND(Scattering):
             last = read(2, (clamped(total.index(), indices[0]), *at[depth:])) if self.reduction == "none" else total
             return self.settle(total, read(0, at), last)
 
-        return Nest(body, (indices[0],), _COMBINE[self.reduction], finish)
+        return LoopNest(body, (indices[0],), _COMBINE[self.reduction], finish)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -305,7 +305,7 @@ class TensorScatter(Op):
             same_dim(places.shape[0], cache.shape[0], constraints, "the batch of TensorScatter")
         return [cache.type]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         cache, update = node.operands[0].shape, node.operands[1].shape
         axis = axis_of(self.axis, len(cache))
 
@@ -317,7 +317,7 @@ class TensorScatter(Op):
             new = read(1, (*at[:axis], clamped(away, update[axis]), *at[axis + 1 :]))
             return where(inside(away, update[axis]), new, read(0, at))
 
-        return Nest(body)
+        return LoopNest(body)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:

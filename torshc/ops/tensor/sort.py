@@ -14,7 +14,7 @@ from ...base.errors import ModelError
 from ...expr import I64, Expr, as_int, const
 from ...graph import Builder, Node, TensorType, Value
 from ..core.axes import both, require
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
+from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, axis_of, need, operator
 from ..core.gradient import Backward, gradient_of, zeros
 from ..core.scalar import Scalar, element, equal, isnan, where
 from ..core.source import SourceNode
@@ -36,7 +36,7 @@ class Rank(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         return [TensorType(I64, need(inputs[0], "the operand of Rank").shape)]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         size = node.operands[0].shape[self.axis]
 
         def body(at: Index, inner: Index, read: Read) -> Scalar:
@@ -46,7 +46,7 @@ class Rank(Op):
             left = element(inner[0] < at[self.axis])
             return where(above | ~below & left, element(1), 0)
 
-        return Nest(body, (size,), "add")
+        return LoopNest(body, (size,), "add")
 
 
 def _above(a: Scalar, b: Scalar) -> Scalar:
@@ -74,14 +74,14 @@ class PlaceOfRank(Op):
         ranks = need(inputs[0], "the ranks of PlaceOfRank")
         return [TensorType(I64, (*ranks.shape[: self.axis], self.count, *ranks.shape[self.axis + 1 :]))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         size = node.operands[0].shape[self.axis]
 
         def body(at: Index, inner: Index, read: Read) -> Scalar:
             rank = read(0, (*at[: self.axis], inner[0], *at[self.axis + 1 :]))
             return where(equal(rank, element(at[self.axis])), element(inner[0]), -1)
 
-        return Nest(body, (size,), "max")
+        return LoopNest(body, (size,), "max")
 
 
 @operator()

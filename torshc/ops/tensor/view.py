@@ -24,7 +24,7 @@ from ..core.base import (
     Constraints,
     Index,
     Inputs,
-    Nest,
+    LoopNest,
     Op,
     Read,
     axis_of,
@@ -115,9 +115,9 @@ class Reshape(View):
             same_dim(x.type.size, out.size, constraints, f"Reshape of {x.type!r} to {out!r}")
         return [out]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         source, target = node.operands[0].shape, node.outputs[0].shape
-        return Nest(lambda at, _, read: read(0, remap(at, target, source)))
+        return LoopNest(lambda at, _, read: read(0, remap(at, target, source)))
 
     def push(self, node: Node, index: Index) -> Index:
         return remap(index, node.operands[0].shape, node.outputs[0].shape)
@@ -208,9 +208,9 @@ class Transpose(View):
             raise ModelError(f"perm {self.perm} is not a permutation of rank {x.type.rank}")
         return [TensorType(x.dtype, tuple(x.shape[p] for p in self.perm))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         inverse = sorted(range(len(self.perm)), key=self.perm.__getitem__)
-        return Nest(lambda at, _, read: read(0, tuple(at[k] for k in inverse)))
+        return LoopNest(lambda at, _, read: read(0, tuple(at[k] for k in inverse)))
 
     def push(self, node: Node, index: Index) -> Index:
         return tuple(index[p] for p in self.perm)
@@ -306,9 +306,9 @@ class Expand(View):
         x = need(inputs[0], "input 0 of Expand")
         return [TensorType(x.dtype, broadcast([x.shape, self.shape], constraints))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         shape = node.operands[0].shape
-        return Nest(lambda at, _, read: read(0, broadcast_index(at, shape)))
+        return LoopNest(lambda at, _, read: read(0, broadcast_index(at, shape)))
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -354,7 +354,7 @@ class Stretch(View):
                 require(constraints, fits, f"a dimension {d!r} does not broadcast to {wanted!r}")
         return [TensorType(x.dtype, self.shape)]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         shape, out = node.operands[0].shape, node.outputs[0].shape
 
         def body(at: Index, _: Index, read: Read) -> Scalar:
@@ -365,7 +365,7 @@ class Stretch(View):
             ]
             return read(0, tuple(index))
 
-        return Nest(body)
+        return LoopNest(body)
 
 
 @operator()
@@ -404,7 +404,7 @@ class Concat(Op):
                 shape[d] = shape[d] + v.shape[d] if d == axis else same_dim(shape[d], v.shape[d], constraints, "Concat")
         return [TensorType(first.dtype, tuple(shape))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         axis = axis_of(self.axis, node.operands[0].type.rank)
         sizes = [v.shape[axis] for v in node.operands]
 
@@ -424,7 +424,7 @@ class Concat(Op):
 
             return pick(0)
 
-        return Nest(body)
+        return LoopNest(body)
 
 
 @operator()
@@ -444,13 +444,13 @@ class Tile(View):
             raise ModelError(f"Tile of {x.type!r} with {len(self.repeats)} repeats")
         return [TensorType(x.dtype, tuple(d * r for d, r in zip(x.shape, self.repeats, strict=True)))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         shape = node.operands[0].shape
 
         def body(at: Index, _: Index, read: Read) -> Scalar:
             return read(0, tuple(i % d if as_int(d) != 1 else const(0) for i, d in zip(at, shape, strict=True)))
 
-        return Nest(body)
+        return LoopNest(body)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:

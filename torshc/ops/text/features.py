@@ -10,7 +10,7 @@ import numpy as np
 from ...base.errors import ModelError
 from ...expr import F32, I64, STRING, as_int, const, eq
 from ...graph import Node, Partial, TensorType, Value
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, affordable, filled, need, operator
+from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, affordable, filled, need, operator
 from ..core.functions import min as smaller
 from ..core.host import emit
 from ..core.reach import clamped
@@ -39,7 +39,7 @@ class CountGrams(Op):
         x, grams = need(inputs[0], "input 0 of CountGrams"), need(inputs[1], "the grams of CountGrams")
         return [TensorType(F32, (x.shape[0], grams.shape[0]))]
 
-    def nest(self, node: Node, output: int) -> Nest:
+    def nest(self, node: Node, output: int) -> LoopNest:
         x, grams = node.operands[0].shape, node.operands[1].shape
         longest = as_int(grams[1]) or 0
 
@@ -53,7 +53,7 @@ class CountGrams(Op):
                 hit = hit & ((length <= k) | fits & same)
             return where(hit, element(1, F32), 0)
 
-        return Nest(body, (x[1], const(self.distances)), "add")
+        return LoopNest(body, (x[1], const(self.distances)), "add")
 
 
 def _grams(source: SourceNode, pool: Any) -> tuple[Array, Array]:

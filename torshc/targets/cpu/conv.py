@@ -34,11 +34,11 @@ from ...ops.nn.conv import FEW_CHANNELS
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget
+from .bf16 import Window, choose_form
 from .conv_first import lower_first
 from .conv_shape import ElementAt, Geometry, bias_of, channels_last, geometry, source_strides
 from .depthwise import lower_depthwise
 from .gemm import Product, is_bytes, is_halves, lower_product
-from .halves import Window, choose_form
 from .pack import HALF_COLUMNS, QUAD, STEP, panels, quads, words_of_halves
 from .tiles import BLOCK_K, Blocks, Tile, choose_blocks, choose_tile, partial_sums
 from .winograd import choose_form as choose_winograd

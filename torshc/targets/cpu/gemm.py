@@ -35,7 +35,7 @@ from ...ops.quant.narrow import BlockMatMul
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget
-from .halves import choose_form
+from .bf16 import choose_form
 from .pack import HALF_COLUMNS, QUAD, Panels, pack_at_run_time, pack_constant
 from .tiles import ProductKernel, Tile, choose_blocks, choose_tile, partial_sums, split_k
 
@@ -167,12 +167,12 @@ def _product(group: Group, node: Node, depth: Expr, columns: Expr) -> Product:
         index=(*index, n),
         scale=node.operands[2] if is_scaled(node) else None,
         block=node.op.block if isinstance(node.op, BlockMatMul) else 1,
-        bits=4 if is_scaled(node) and _fits_in_pairs(node) else 8,
+        bits=4 if is_scaled(node) and _fits_in_nibbles(node) else 8,
         halves=is_halves(node),
     )
 
 
-def _fits_in_pairs(node: Node) -> bool:
+def _fits_in_nibbles(node: Node) -> bool:
     """Whether weights need 4 bits only, and no block ends within a byte of two."""
     w, op = node.operands[1].const, node.op
     assert w is not None and isinstance(op, BlockMatMul)
@@ -264,7 +264,7 @@ def _panels(group: Group, p: Product, rows: Expr, tile: Tile, storage: Mapping[V
     if source.const is not None:
         if p.halves:
             return pack_constant(p.b, p.rows, p.k, p.n, Tile(1, 1, HALF_COLUMNS), "halves")
-        form = "pairs" if p.bits == 4 else "words" if p.b.dtype is I8 and p.scale is None else ""
+        form = "nibbles" if p.bits == 4 else "words" if p.b.dtype is I8 and p.scale is None else ""
         return pack_constant(p.b, p.rows, p.k, p.n, tile, form)
     if count is not None and count < PACK_ROWS:
         return None

@@ -128,7 +128,7 @@ def pack_constant(element: Expr, batch: Sequence[Expr], k: Expr, n: Expr, tile: 
     """Panels of a constant that is read as `element` (a load at logical indices) over batch axes, k and n.
 
     Args:
-        form: "words" packs bytes in words of four, see :func:`quads`, "pairs" see :func:`nibbles`, "halves" see
+        form: "words" packs bytes in words of four, see :func:`quads`, "nibbles" see :func:`nibbles`, "halves" see
             :func:`words_of_halves`.
 
     Returns:
@@ -159,7 +159,7 @@ def pack_constant(element: Expr, batch: Sequence[Expr], k: Expr, n: Expr, tile: 
                 yield panels(pack(part) if pack else part, tile.columns)
 
     pack, step, together, dtype = {
-        "words": (quads, QUAD, QUAD, I32), "pairs": (nibbles, 2, 2, I8), "halves": (words_of_halves, STEP, 2, I32),
+        "words": (quads, QUAD, QUAD, I32), "nibbles": (nibbles, 2, 2, I8), "halves": (words_of_halves, STEP, 2, I32),
     }.get(form, (None, 1, 1, source.dtype))  # fmt: skip
     depth = -(-shape[-2] // step) * (step // together)
     size = -(-shape[-1] // tile.columns) * depth * tile.columns

@@ -34,7 +34,7 @@ class TileKernel(MapKernel):
         lines, columns: extents of a task along `inner` and `lane`, multiples of 16.
     """
 
-    template: ClassVar[str] = "tiles.c.j2"
+    template: ClassVar[str] = "transpose.c.j2"
 
     outer: tuple[Expr, ...]
     lane: Expr

@@ -24,7 +24,7 @@ from ...kernels.base import Kernel, Store, Temporary
 from ...kernels.heavy import epilogue_flops, finish, is_empty, join_bodies, join_stores, row_major, traffic
 from ...kernels.machine import Machine
 from ...kernels.nest import Accumulator, Buffers, MapKernel, RowKernel, Stage
-from ...ops.core.base import Index, Nest
+from ...ops.core.base import Index, LoopNest
 from ...ops.quant.narrow import PairLayer, PairMatMul
 from ...plan.group import Group
 from ...plan.inline import Inliner
@@ -34,7 +34,7 @@ from .contraction_choice import SEVERAL, UNKNOWN, Given, choose_mma_tile, choose
 from .contraction_factor import Term, add_operand, as_product, bring, make_factor, unguard
 from .contraction_kernels import ContractionKernel, GroupMmaKernel, MmaKernel, Tf32Kernel
 from .contraction_tiles import AnyTile, GroupTile, MmaTile, Tf32GroupTile, Tf32Tile
-from .cuda.contraction_pairs import lower_pairs
+from .cuda.contraction_int4 import lower_int4
 from .grid import GridRow, to_grid, to_row
 from .nests import lower_grid_generic
 
@@ -97,7 +97,7 @@ def lower_contraction(group: Group, storage: Mapping[Value, Storage], machine: M
     """The kernels of a MatMul, Conv or ConvTranspose with its epilogue."""
     node = group.anchor
     if node is not None and isinstance(node.op, PairMatMul | PairLayer):
-        kernels = lower_pairs(group, node, storage, machine.device)
+        kernels = lower_int4(group, node, storage, machine.device)
         return lower_grid_generic(group, storage, machine.device) if kernels is None else kernels
     kernels = contract(group, storage, machine)
     if kernels is None:
@@ -131,7 +131,7 @@ def contract(group: Group, storage: Mapping[Value, Storage], machine: Machine) -
 # ---- the space of a product ----------------------------------------------------------------------------------------
 
 
-def _spaces(node: Node, nest: Nest) -> list[Space]:
+def _spaces(node: Node, nest: LoopNest) -> list[Space]:
     """The whole output; for a transposed convolution its phases: pixels that sum the same taps."""
     attributes = node.op.attributes()
     strides: Sequence[int] = attributes.get("strides", ())
@@ -161,7 +161,7 @@ def _taps(reach: int, size: int, stride: int, dilation: int) -> tuple[int, int, 
 
 def _space(
     node: Node,
-    nest: Nest,
+    nest: LoopNest,
     strides: Sequence[int],
     phase: Sequence[int],
     taps: Sequence[tuple[int, ...]],
@@ -198,7 +198,9 @@ def _space(
     return Space(tuple(index), tuple(inner), tuple(axes), tuple(r for r in reduce if r.op == "axis"))
 
 
-def _problem(group: Group, node: Node, nest: Nest, space: Space, storage: Mapping[Value, Storage]) -> Problem | None:
+def _problem(
+    group: Group, node: Node, nest: LoopNest, space: Space, storage: Mapping[Value, Storage]
+) -> Problem | None:
     """The product over a space; None when it is not a sum of products of floats."""
     inliner = Inliner(group.folded)
 

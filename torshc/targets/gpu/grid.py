@@ -204,7 +204,7 @@ class GridTiles(MapKernel):
         threads: threads of a block.
     """
 
-    template: ClassVar[str] = "tiles.j2"
+    template: ClassVar[str] = "transpose.j2"
 
     outer: tuple[Expr, ...]
     lane: Expr

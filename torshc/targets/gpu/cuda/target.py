@@ -81,7 +81,7 @@ class CudaTarget(GridTarget):
     tunable = True
     horizontal_fusion = True
     precisions = frozenset(PRECISIONS)
-    features = GridTarget.features | {Feature.CACHED_ATTENTION, Feature.PAIRED_WEIGHTS}
+    features = GridTarget.features | {Feature.CACHED_ATTENTION, Feature.INT4_WEIGHTS}
     search = ("cuda", "gpu", "c")
     preludes = ("cuda", "gpu")
     host = replace(

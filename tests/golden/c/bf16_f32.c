@@ -11,7 +11,7 @@ T_FN f32v t_decode_bf16(u16v x) {
 
 T_DEF_READS(bf16, f32, u16, uint16_t)
 
-#include "t_half_vectors.h"
+#include "t_bf16_vectors.h"
 
 /* The arguments of the kernel, and where a task is. */
 struct call {
@@ -58,7 +58,7 @@ static __attribute__((noinline)) void finish_tile(const struct call *c, int rows
 T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, int64_t n, const float *a,
     const uint32_t *b) {
     _Alignas(64) float sums[T_MR * T_NR];
-    t_half_sums(rows, vecs, (int)K, a, DEPTH, b, PANEL, sums);
+    t_bf16_sums(rows, vecs, (int)K, a, DEPTH, b, PANEL, sums);
     finish_tile(c, rows, vecs, m, n, sums);
 }
 
@@ -66,12 +66,12 @@ T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, 
 static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1, float *out) {
     (void)c;
     for (int64_t m = m0; m < m1; m++) {
-        t_half_put(a + m * A_ROW, (int)K, 0, DEPTH, m - m0, out);
-        t_half_put(NULL, (int)(DEPTH - K), (int)K, DEPTH, m - m0, out);
+        t_bf16_put(a + m * A_ROW, (int)K, 0, DEPTH, m - m0, out);
+        t_bf16_put(NULL, (int)(DEPTH - K), (int)K, DEPTH, m - m0, out);
     }
 }
 
-void k4d816204528a(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void ka94886cdf559(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 7) / 8), t_imax(1, ((c->s0 + 192) / 384))), n_blocks = 1;
     int64_t packed = -1; /* block of rows that scratch holds */

@@ -1,6 +1,6 @@
 /* The register tile of products of bf16 by vectors: T_MR rows by T_NV vectors of columns, summed in f32.
  *
- * Panels of 16 columns hold words of two k.  Where T_PAIRS is defined an instruction adds both products of a word (AVX512-
+ * Panels of 16 columns hold words of two k.  Where T_BF16_DOT is defined an instruction adds both products of a word (AVX512-
  * BF16: the odd k first; numbers below 2^-126 are zeros), and rows are read as they lie.  Elsewhere halves are widened, in
  * the panels by a shift each time, in rows once for a block of them, and multiplied as floats.
  */
@@ -12,11 +12,11 @@
 #define T_PER (16 / TORSHC_LANES) /* vectors of a panel */
 
 /* Words of vector v of columns of a group of panels. */
-T_FN u32v t_half_columns(const uint32_t *b, int64_t panel, const int v) {
+T_FN u32v t_bf16_columns(const uint32_t *b, int64_t panel, const int v) {
     return t_load_u32(b + v / T_PER * panel + v % T_PER * TORSHC_LANES);
 }
 
-#ifdef T_PAIRS
+#ifdef T_BF16_DOT
 #if defined(__AVX512BF16__) && TORSHC_LANES == 16
 /* Not by its intrinsic, whose type of halves clang 15 and 16 cannot convert to and fall over. */
 T_FN f32v t_pair_(f32v acc, u32v x, u32v w) {
@@ -31,50 +31,50 @@ T_FN f32v t_pair_(f32v acc, u32v x, u32v w) {
 #endif
 
 /* Elements of row `row` of a block of rows, from place `at` of its `depth` on; zeros where there are none. */
-T_FN void t_half_put(const uint16_t *a, int count, int at, int depth, int64_t row, uint16_t *out) {
+T_FN void t_bf16_put(const uint16_t *a, int count, int at, int depth, int64_t row, uint16_t *out) {
     out += row * depth + at;
     for (int i = 0; i < count; i += TORSHC_LANES)
         t_storen_u16(out + i, a ? t_loadn_u16(a + i, count - i) : (u16v){0}, count - i);
 }
 
 /* Two elements of a row in every lane, or the last `count`. */
-T_FN u32v t_half_pair(const uint16_t *p, const int count) {
+T_FN u32v t_bf16_pair(const uint16_t *p, const int count) {
     uint32_t x = 0;
     __builtin_memcpy(&x, p, (size_t)count * 2);
     return t_splat_u32(x);
 }
 
 /* sums[r][v] = sum over i < k of a[r][i] * b[i][v]. */
-T_FN void t_half_sums(const int rows, const int vecs, int k, const uint16_t *a, int64_t a_row, const uint32_t *b,
+T_FN void t_bf16_sums(const int rows, const int vecs, int k, const uint16_t *a, int64_t a_row, const uint32_t *b,
                       int64_t panel, float *sums) {
     f32v acc[T_MR][T_NV];
     int i = 0;
     t_tile_open(rows, vecs, NULL, acc);
     for (; i + 2 <= k; i += 2, b += 16) {
         u32v col[T_NV];
-        T_UNROLL for (int v = 0; v < vecs; v++) col[v] = t_half_columns(b, panel, v);
+        T_UNROLL for (int v = 0; v < vecs; v++) col[v] = t_bf16_columns(b, panel, v);
         T_UNROLL for (int r = 0; r < rows; r++) {
-            const u32v x = t_half_pair(a + r * a_row + i, 2);
+            const u32v x = t_bf16_pair(a + r * a_row + i, 2);
             T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] = t_pair_(acc[r][v], x, col[v]);
         }
     }
     if (i < k)
         T_UNROLL for (int r = 0; r < rows; r++) {
-            const u32v x = t_half_pair(a + r * a_row + i, 1);
-            T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] = t_pair_(acc[r][v], x, t_half_columns(b, panel, v));
+            const u32v x = t_bf16_pair(a + r * a_row + i, 1);
+            T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] = t_pair_(acc[r][v], x, t_bf16_columns(b, panel, v));
         }
     t_tile_park(rows, vecs, sums, acc);
 }
 #else
 /* Elements of row `row` of a block of rows as floats, from place `at` of its `depth` on; zeros where there are none. */
-T_FN void t_half_put(const uint16_t *a, int count, int at, int depth, int64_t row, float *out) {
+T_FN void t_bf16_put(const uint16_t *a, int count, int at, int depth, int64_t row, float *out) {
     out += row * depth + at;
     for (int i = 0; i < count; i += TORSHC_LANES)
         t_storen_f32(out + i, a ? t_loadn_bf16(a + i, count - i) : (f32v){0}, count - i);
 }
 
 /* sums[r][v] = sum over i < k of a[r][i] * b[i][v]. */
-T_FN void t_half_sums(const int rows, const int vecs, int k, const float *a, int64_t a_row, const uint32_t *b,
+T_FN void t_bf16_sums(const int rows, const int vecs, int k, const float *a, int64_t a_row, const uint32_t *b,
                       int64_t panel, float *sums) {
     f32v acc[T_MR][T_NV];
     t_tile_open(rows, vecs, NULL, acc);
@@ -82,7 +82,7 @@ T_FN void t_half_sums(const int rows, const int vecs, int k, const float *a, int
         T_UNROLL for (int odd = 0; odd < 2; odd++) {
             f32v col[T_NV];
             T_UNROLL for (int v = 0; v < vecs; v++) {
-                const u32v w = t_half_columns(b, panel, v);
+                const u32v w = t_bf16_columns(b, panel, v);
                 col[v] = (f32v)(odd ? w & 0xffff0000 : w << 16);
             }
             T_UNROLL for (int r = 0; r < rows; r++) {

@@ -1,6 +1,5 @@
 /* c[m][n] = epilogue(sum over k of a[m][k] * b[k][n]) of bf16, summed in f32; b in panels
  * [ceil(N / 16)][ceil(K / 32) * 16][16] of words of two k, zero padded.
- * A row is what the taps of a pixel of a convolution read, one after the other, zeros in the margin.
  * Task: a block of rows by a block of columns. */
 #define T_MR 32
 #define T_NV 2
@@ -12,42 +11,35 @@ T_FN f32v t_decode_bf16(u16v x) {
 
 T_DEF_READS(bf16, f32, u16, uint16_t)
 
-#include "t_half_tiles.h"
+#include "t_bf16_amx.h"
 
 /* The arguments of the kernel, and where a task is. */
 struct call {
     void *const *buf;
+    int64_t s0, s1;
 };
 
-#define M 72
-#define N 24
-#define K 144
+#define M (c->s0)
+#define N 40
+#define K 48
 #define PANEL ((K + 31) / 32 * 256) /* words */
 #define DEPTH ((K + 31) / 32 * 32) /* elements of a packed row */
-#define IC 16
-#define IH 9
-#define IW 8
-#define OH 9
-#define OW 8
-#define X_IMAGE 1152
-#define X_ROW 128
-#define X_PIXEL 16
-#define TILES 3
-#define GROUPS 1
+#define A_ROW 48
+#define TILES ((c->s0 + 31) / 32)
+#define GROUPS 2
 
 /* Stores one vector of row m from column n on. */
 T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
     (void)m, (void)n;
-    const int64_t w0 = m;
     const float *b2 = c->buf[2];
     float *b3 = c->buf[3];
     (void)c, (void)count;
     if (count >= 16) {
-        const f32v v0 = acc + t_load_f32(b2 + n);
-        t_store_f32(b3 + n + 24 * w0, v0);
+        const f32v v0 = t_max_f32((acc + t_load_f32(b2 + n)), t_splat_f32(0.0f));
+        t_store_f32(b3 + 40 * m + n, v0);
     } else {
-        const f32v v0 = acc + t_loadn_f32(b2 + n, count);
-        t_storen_f32(b3 + n + 24 * w0, v0, count);
+        const f32v v0 = t_max_f32((acc + t_loadn_f32(b2 + n, count)), t_splat_f32(0.0f));
+        t_storen_f32(b3 + 40 * m + n, v0, count);
     }
 }
 
@@ -67,40 +59,28 @@ static __attribute__((noinline)) void finish_tile(const struct call *c, int rows
 static void tile(const struct call *c, int64_t m, int64_t p, const uint16_t *a, const uint32_t *b) {
     _Alignas(64) float sums[T_MR * T_NR];
     const int rows = (int)t_imin(T_MR, M - m), low = rows <= 16, narrow = N - p * T_NR <= 16;
-    if (low && narrow) t_half_sums(1, 1, DEPTH / 32, a, b, PANEL, sums);
-    else if (low) t_half_sums(1, 2, DEPTH / 32, a, b, PANEL, sums);
-    else if (narrow) t_half_sums(2, 1, DEPTH / 32, a, b, PANEL, sums);
-    else t_half_sums(2, 2, DEPTH / 32, a, b, PANEL, sums);
+    if (low && narrow) t_bf16_sums(1, 1, DEPTH / 32, a, b, PANEL, sums);
+    else if (low) t_bf16_sums(1, 2, DEPTH / 32, a, b, PANEL, sums);
+    else if (narrow) t_bf16_sums(2, 1, DEPTH / 32, a, b, PANEL, sums);
+    else t_bf16_sums(2, 2, DEPTH / 32, a, b, PANEL, sums);
     finish_tile(c, rows, narrow ? T_NV / 2 : T_NV, m, p * T_NR, sums);
 }
-
-/* Where a tap reads: input rows and columns from that of a pixel. */
-static const struct tap {
-    int h, w;
-} taps[] = {{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}, {2, 0}, {2, 1}, {2, 2}};
 
 /* Packs the rows from m0 up to m1. */
 static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1, uint16_t *out) {
     (void)c;
     for (int64_t m = m0; m < m1; m++) {
-        const int64_t h = m / OW % OH - 1, w = m % OW - 1;
-        const uint16_t *image = a + m / (OW * OH) * X_IMAGE;
-        for (int t = 0; t < 9; t++) {
-            const int64_t ih = h + taps[t].h, iw = w + taps[t].w;
-            const int inside = ih >= 0 && ih < IH && iw >= 0 && iw < IW;
-            t_half_put(inside ? image + ih * X_ROW + iw * X_PIXEL : NULL, IC, t * IC, DEPTH, m - m0, out);
-        }
-        t_half_put(NULL, (int)(DEPTH - K), (int)K, DEPTH, m - m0, out);
+        t_bf16_put(a + m * A_ROW, (int)K, 0, DEPTH, m - m0, out);
+        t_bf16_put(NULL, (int)(DEPTH - K), (int)K, DEPTH, m - m0, out);
     }
-    for (int64_t m = m1; (m - m0) % 16; m++) t_half_put(NULL, DEPTH, 0, DEPTH, m - m0, out);
+    for (int64_t m = m1; (m - m0) % 16; m++) t_bf16_put(NULL, DEPTH, 0, DEPTH, m - m0, out);
 }
 
-void k945acf8a4aa2(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
-    struct call at = {.buf = buf}, *c = &at;
-    (void)dim;
-    const int64_t m_blocks = 1, n_blocks = 1;
+void k2c1bdcc3db2e(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    struct call at = {.buf = buf, .s0 = dim[0], .s1 = dim[1]}, *c = &at;
+    const int64_t m_blocks = t_imin(((c->s0 + 31) / 32), t_imax(1, ((c->s0 + 192) / 384))), n_blocks = c->s1;
     int64_t packed = -1; /* block of rows that scratch holds */
-    t_half_open();
+    t_bf16_open();
     for (int64_t task = begin; task < end; task++) {
         const int64_t nb = task % n_blocks, block = task / n_blocks, mb = block % m_blocks;
         const int64_t t0 = t_cut(TILES, m_blocks, mb), t1 = t_cut(TILES, m_blocks, mb + 1);
@@ -118,5 +98,5 @@ void k945acf8a4aa2(void *const *buf, const int64_t *dim, void *scratch, int64_t 
             }
         }
     }
-    t_half_close();
+    t_bf16_close();
 }

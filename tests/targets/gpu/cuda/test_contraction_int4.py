@@ -8,8 +8,8 @@ import pytest
 from tests.support.seeded import seeded
 from torshc.expr import F16
 from torshc.ops.quant.narrow import PairLayer, PairMatMul
-from torshc.targets.gpu.cuda import contraction_pairs
-from torshc.targets.gpu.cuda.contraction_pairs import PairKernel
+from torshc.targets.gpu.cuda import contraction_int4
+from torshc.targets.gpu.cuda.contraction_int4 import Int4Kernel
 
 from ....support.kernels import Maker, op
 from ....support.run_grid import GridProgram, needs_emulator
@@ -48,7 +48,7 @@ def test_products(shape: tuple[int, ...], columns: int, depth: int, block: int) 
     y = m.builder.one(PairMatMul(block), given, m.constant(pairs), m.constant(scales))
     program = GridProgram(m.output(m.builder.one(op("Relu"), m.builder.one(op("Add"), y, m.constant(bias)))))
     (kernel,) = program.kernels
-    assert isinstance(kernel, PairKernel) and len(kernel.early) == (kernel.rows * 16 <= kernel.threads)
+    assert isinstance(kernel, Int4Kernel) and len(kernel.early) == (kernel.rows * 16 <= kernel.threads)
     (got,) = program.run(x)
     # The product is rounded to f16 by the model; sums are f32, in the kernel's order.
     product = (x.astype(np.float64) @ exact.astype(np.float64)).astype(np.float16)
@@ -71,7 +71,7 @@ def test_norms_before_and_gates_behind(rows: int, columns: int, depth: int, gate
     shape = (1, rows, columns // (2 if gate else 1))
     other = m.input(*shape, dtype=F16)
     program = GridProgram(m.output(m.builder.one(op("Add"), y, other)))
-    assert [type(k) for k in program.kernels] == [PairKernel]
+    assert [type(k) for k in program.kernels] == [Int4Kernel]
     added = RNG.standard_normal(shape).astype(np.float16)
     (got,) = program.run(x, added)
     wide = x.astype(np.float64)
@@ -97,8 +97,8 @@ def test_tiles_one_after_the_other(
     rows: int, columns: int, depth: int, gate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A block computes two or three where there are more than fit on the card; weights may come in several rounds."""
-    monkeypatch.setattr(contraction_pairs, "THREADS", 1)
-    monkeypatch.setattr(contraction_pairs, "MORE_THREADS", 1)
+    monkeypatch.setattr(contraction_int4, "THREADS", 1)
+    monkeypatch.setattr(contraction_int4, "MORE_THREADS", 1)
     m = Maker()
     pairs, scales, exact = weights(columns, depth, 32)
     x = RNG.standard_normal((1, rows, depth)).astype(np.float16)
@@ -106,7 +106,7 @@ def test_tiles_one_after_the_other(
     given = m.input(*x.shape, dtype=F16)
     program = GridProgram(m.output(m.builder.one(y, given, m.constant(pairs), m.constant(scales))))
     (kernel,) = program.kernels
-    assert isinstance(kernel, PairKernel) and kernel.tiles > kernel.most
+    assert isinstance(kernel, Int4Kernel) and kernel.tiles > kernel.most
     (got,) = program.run(x)
     sums = x.astype(np.float64) @ exact.astype(np.float64)
     if gate:
@@ -127,7 +127,7 @@ def test_few_warps_ask_for_all_of_a_tile(depth: int, columns: int, warps: int, a
     given = m.input(1, 1, depth, dtype=F16)
     y = m.builder.one(PairMatMul(32), given, m.constant(pairs), m.constant(scales))
     (kernel,) = GridProgram(m.output(y)).kernels
-    assert isinstance(kernel, PairKernel) and (kernel.warps, kernel.ahead) == (warps, ahead)
+    assert isinstance(kernel, Int4Kernel) and (kernel.warps, kernel.ahead) == (warps, ahead)
 
 
 def test_what_is_added_is_read_before_the_sums_are_there() -> None:
@@ -147,7 +147,7 @@ def test_what_the_kernel_does_not_take_is_a_plain_nest() -> None:
     m = Maker()
     y = m.builder.one(PairMatMul(16), m.input(1, 3, 64, dtype=F16), m.constant(pairs), m.constant(scales))
     program = GridProgram(m.output(y))
-    assert not any(isinstance(k, PairKernel) for k in program.kernels)
+    assert not any(isinstance(k, Int4Kernel) for k in program.kernels)
     x = RNG.standard_normal((1, 3, 64)).astype(np.float16)
     (got,) = program.run(x)
     np.testing.assert_allclose(got, x.astype(np.float64) @ exact.astype(np.float64), rtol=2e-3, atol=2e-3)

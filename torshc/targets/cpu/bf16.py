@@ -39,7 +39,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class HalfGemmKernel(ProductKernel):
+class Bf16GemmKernel(ProductKernel):
     """A product of bf16 with weights in panels of words of two k, see :func:`.pack.words_of_halves`.
 
     Class attributes:
@@ -89,10 +89,10 @@ class HalfGemmKernel(ProductKernel):
 
 
 @dataclass(frozen=True)
-class TilesKernel(HalfGemmKernel):
+class AmxKernel(Bf16GemmKernel):
     """Tiles of 16 x 16 sums, to each of which an instruction adds 32 terms; two by two of them."""
 
-    template: ClassVar[str] = "gemm_tiles.c.j2"
+    template: ClassVar[str] = "gemm_bf16_amx.c.j2"
     needs: ClassVar[tuple[str, ...]] = ("amx-tile", "amx-bf16")
     task_flops: ClassVar[int] = 16 * TASK_FLOPS
 
@@ -102,29 +102,29 @@ class TilesKernel(HalfGemmKernel):
 
 
 @dataclass(frozen=True)
-class PairsKernel(HalfGemmKernel):
+class DotKernel(Bf16GemmKernel):
     """Vectors to each of which an instruction adds two terms."""
 
-    template: ClassVar[str] = "gemm_pairs.c.j2"
+    template: ClassVar[str] = "gemm_bf16_dot.c.j2"
     needs: ClassVar[tuple[str, ...]] = ("avx512bf16",)
     reads_rows: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
-class FloatsKernel(HalfGemmKernel):
+class WidenedKernel(Bf16GemmKernel):
     """Halves in memory, f32 arithmetic."""
 
-    template: ClassVar[str] = "gemm_floats.c.j2"
+    template: ClassVar[str] = "gemm_bf16_f32.c.j2"
     packed: ClassVar[int] = 4
 
 
-FORMS: tuple[type[HalfGemmKernel], ...] = (TilesKernel, PairsKernel, FloatsKernel)  # the best first
+FORMS: tuple[type[Bf16GemmKernel], ...] = (AmxKernel, DotKernel, WidenedKernel)  # the best first
 
 
-def choose_form(extras: Sequence[str]) -> type[HalfGemmKernel]:
+def choose_form(extras: Sequence[str]) -> type[Bf16GemmKernel]:
     """The best form that a processor has instructions for.
 
     Intel's processors, which have AVX512-FP16 beside AVX512-BF16, add pairs at half the rate of their multiply-adds.
     """
-    forms = (f for f in FORMS if f is not PairsKernel or "avx512fp16" not in extras)
+    forms = (f for f in FORMS if f is not DotKernel or "avx512fp16" not in extras)
     return next(form for form in forms if set(form.needs) <= set(extras))

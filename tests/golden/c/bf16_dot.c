@@ -1,8 +1,9 @@
 /* c[m][n] = epilogue(sum over k of a[m][k] * b[k][n]) of bf16, summed in f32; b in panels
  * [ceil(N / 16)][ceil(K / 32) * 16][16] of words of two k, zero padded.
  * Task: a block of rows by a block of columns. */
-#define T_MR 32
-#define T_NV 2
+#define T_MR 8
+#define T_NV 3
+#define T_BF16_DOT 1
 #include "t_kernel.h"
 
 T_FN f32v t_decode_bf16(u16v x) {
@@ -11,22 +12,21 @@ T_FN f32v t_decode_bf16(u16v x) {
 
 T_DEF_READS(bf16, f32, u16, uint16_t)
 
-#include "t_half_tiles.h"
+#include "t_bf16_vectors.h"
 
 /* The arguments of the kernel, and where a task is. */
 struct call {
     void *const *buf;
-    int64_t s0, s1;
+    int64_t s0;
 };
 
 #define M (c->s0)
 #define N 40
 #define K 48
 #define PANEL ((K + 31) / 32 * 256) /* words */
-#define DEPTH ((K + 31) / 32 * 32) /* elements of a packed row */
 #define A_ROW 48
-#define TILES ((c->s0 + 31) / 32)
-#define GROUPS 2
+#define TILES ((c->s0 + 7) / 8)
+#define GROUPS 1
 
 /* Stores one vector of row m from column n on. */
 T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
@@ -55,48 +55,40 @@ static __attribute__((noinline)) void finish_tile(const struct call *c, int rows
     }
 }
 
-/* The rows from m on by a group of columns. */
-static void tile(const struct call *c, int64_t m, int64_t p, const uint16_t *a, const uint32_t *b) {
+T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, int64_t n, const uint16_t *a,
+    const uint32_t *b) {
     _Alignas(64) float sums[T_MR * T_NR];
-    const int rows = (int)t_imin(T_MR, M - m), low = rows <= 16, narrow = N - p * T_NR <= 16;
-    if (low && narrow) t_half_sums(1, 1, DEPTH / 32, a, b, PANEL, sums);
-    else if (low) t_half_sums(1, 2, DEPTH / 32, a, b, PANEL, sums);
-    else if (narrow) t_half_sums(2, 1, DEPTH / 32, a, b, PANEL, sums);
-    else t_half_sums(2, 2, DEPTH / 32, a, b, PANEL, sums);
-    finish_tile(c, rows, narrow ? T_NV / 2 : T_NV, m, p * T_NR, sums);
+    t_bf16_sums(rows, vecs, (int)K, a, A_ROW, b, PANEL, sums);
+    finish_tile(c, rows, vecs, m, n, sums);
 }
 
-/* Packs the rows from m0 up to m1. */
-static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1, uint16_t *out) {
-    (void)c;
-    for (int64_t m = m0; m < m1; m++) {
-        t_half_put(a + m * A_ROW, (int)K, 0, DEPTH, m - m0, out);
-        t_half_put(NULL, (int)(DEPTH - K), (int)K, DEPTH, m - m0, out);
-    }
-    for (int64_t m = m1; (m - m0) % 16; m++) t_half_put(NULL, DEPTH, 0, DEPTH, m - m0, out);
-}
-
-void kafbf0fb08d35(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
-    struct call at = {.buf = buf, .s0 = dim[0], .s1 = dim[1]}, *c = &at;
-    const int64_t m_blocks = t_imin(((c->s0 + 31) / 32), t_imax(1, ((c->s0 + 192) / 384))), n_blocks = c->s1;
-    int64_t packed = -1; /* block of rows that scratch holds */
-    t_half_open();
+void kfe1b09883242(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    struct call at = {.buf = buf, .s0 = dim[0]}, *c = &at;
+    const int64_t m_blocks = t_imin(((c->s0 + 7) / 8), t_imax(1, ((c->s0 + 48) / 96))), n_blocks = 1;
+    (void)scratch;
     for (int64_t task = begin; task < end; task++) {
         const int64_t nb = task % n_blocks, block = task / n_blocks, mb = block % m_blocks;
         const int64_t t0 = t_cut(TILES, m_blocks, mb), t1 = t_cut(TILES, m_blocks, mb + 1);
         const int64_t p0 = t_cut(GROUPS, n_blocks, nb), p1 = t_cut(GROUPS, n_blocks, nb + 1);
         const uint16_t *a = buf[0];
         const uint32_t *b = buf[1];
-        const int64_t m0 = t0 * T_MR;
-        if (block != packed) pack(c, a, m0, t_imin(M, t1 * T_MR), (uint16_t *)scratch);
-        packed = block;
         for (int64_t p = p0; p < p1; p++) {
             const uint32_t *group = b + p * (T_NR / 16 * PANEL);
             for (int64_t t = t0; t < t1; t++) {
-                const int64_t m = t * T_MR;
-                tile(c, m, p, (const uint16_t *)scratch + (m - m0) * DEPTH, group);
+                const int64_t m = t_cut(M, TILES, t);
+                const int64_t rows = t_cut(M, TILES, t + 1) - m;
+                (void)rows;
+                switch (rows) {
+                    case 8: tile(c, 8, 3, m, p * T_NR, a + m * A_ROW, group); break;
+                    case 7: tile(c, 7, 3, m, p * T_NR, a + m * A_ROW, group); break;
+                    case 6: tile(c, 6, 3, m, p * T_NR, a + m * A_ROW, group); break;
+                    case 5: tile(c, 5, 3, m, p * T_NR, a + m * A_ROW, group); break;
+                    case 4: tile(c, 4, 3, m, p * T_NR, a + m * A_ROW, group); break;
+                    case 3: tile(c, 3, 3, m, p * T_NR, a + m * A_ROW, group); break;
+                    case 2: tile(c, 2, 3, m, p * T_NR, a + m * A_ROW, group); break;
+                    case 1: tile(c, 1, 3, m, p * T_NR, a + m * A_ROW, group); break;
+                }
             }
         }
     }
-    t_half_close();
 }

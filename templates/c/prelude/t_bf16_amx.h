@@ -15,7 +15,7 @@
 #include <immintrin.h>
 
 /* Tiles 0 to 3 are sums, two by two; 4 and 5 of the left factor, 6 and 7 of the right one. */
-T_FN void t_half_open(void) {
+T_FN void t_bf16_open(void) {
     struct {
         uint8_t palette, start, reserved[14];
         uint16_t bytes[16];
@@ -26,10 +26,10 @@ T_FN void t_half_open(void) {
 }
 
 /* A tile that is left in use makes every switch of threads slower. */
-T_FN void t_half_close(void) { _tile_release(); }
+T_FN void t_bf16_close(void) { _tile_release(); }
 
 /* sums[T_NR] rows of `down` x `across` tiles: sums of `steps` times 32 terms. */
-T_FN void t_half_sums(const int down, const int across, int steps, const uint16_t *a, const uint32_t *b, int64_t panel,
+T_FN void t_bf16_sums(const int down, const int across, int steps, const uint16_t *a, const uint32_t *b, int64_t panel,
                       float *sums) {
     const int64_t below = (int64_t)steps * 512;
     const int row = T_NR * (int)sizeof(float);
@@ -57,8 +57,8 @@ T_FN void t_half_sums(const int down, const int across, int steps, const uint16_
     if (down > 1 && across > 1) _tile_stored(3, sums + 16 * T_NR + 16, row);
 }
 #else
-T_FN void t_half_open(void) {}
-T_FN void t_half_close(void) {}
+T_FN void t_bf16_open(void) {}
+T_FN void t_bf16_close(void) {}
 
 /* Numbers below 2^-126 as zeros. */
 T_FN f32v t_flush_(f32v x) {
@@ -67,7 +67,7 @@ T_FN f32v t_flush_(f32v x) {
 }
 
 /* L sums of a row: 32 terms each. */
-T_FN f32v t_half_step_(f32v acc, const uint16_t *a, const uint32_t *b) {
+T_FN f32v t_bf16_step_(f32v acc, const uint16_t *a, const uint32_t *b) {
     f32v even = {0}, odd = {0};
     for (int i = 0; i < 16; i++) {
         const u32v w = t_load_u32(b + 16 * i);
@@ -78,21 +78,21 @@ T_FN f32v t_half_step_(f32v acc, const uint16_t *a, const uint32_t *b) {
     return t_flush_(acc + t_flush_(even + odd));
 }
 
-static __attribute__((noinline, unused)) void t_half_sums(int down, int across, int steps, const uint16_t *a,
+static __attribute__((noinline, unused)) void t_bf16_sums(int down, int across, int steps, const uint16_t *a,
                                                           const uint32_t *b, int64_t panel, float *sums) {
     for (int r = 0; r < 16 * down; r++)
         for (int n = 0; n < 16 * across; n += TORSHC_LANES) {
             const uint16_t *from = a + (int64_t)(r / 16 * steps) * 512 + r % 16 * 32;
             const uint32_t *by = b + n / 16 * panel + n % 16;
             f32v acc = {0};
-            for (int i = 0; i < steps; i++) acc = t_half_step_(acc, from + 512 * i, by + 256 * i);
+            for (int i = 0; i < steps; i++) acc = t_bf16_step_(acc, from + 512 * i, by + 256 * i);
             t_store_f32(sums + r * T_NR + n, acc);
         }
 }
 #endif
 
 /* Elements of row `row` of a block of rows into its tiles, from place `at` of its `depth` on; zeros where there are none. */
-T_FN void t_half_put(const uint16_t *a, int count, int at, int depth, int64_t row, uint16_t *out) {
+T_FN void t_bf16_put(const uint16_t *a, int count, int at, int depth, int64_t row, uint16_t *out) {
     out += row / 16 * 16 * depth + row % 16 * 32;
     for (int i = 0, some; i < count; i += some) {
         uint16_t *to = out + (at + i) / 32 * 512 + (at + i) % 32;

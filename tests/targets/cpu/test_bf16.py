@@ -16,7 +16,7 @@ from torshc.graph import Graph, Value
 from torshc.kernels.machine import Machine
 from torshc.ops.math.linalg import MatMul
 from torshc.ops.nn.conv import Conv
-from torshc.targets.cpu.halves import FORMS, HalfGemmKernel, choose_form
+from torshc.targets.cpu.bf16 import FORMS, Bf16GemmKernel, choose_form
 from torshc.targets.isa import resolve
 
 from ...support.kernels import Maker, Shape, random, sizes
@@ -37,12 +37,12 @@ def product(m: Maker, x: Value, w: Array) -> Value:
     return m.builder.one(MatMul(out="f32"), x, m.constant(w))
 
 
-def program(graph: Graph, form: type[HalfGemmKernel], lanes: int = 0, compiler: str = "") -> Program:
+def program(graph: Graph, form: type[Bf16GemmKernel], lanes: int = 0, compiler: str = "") -> Program:
     compiler = compiler or compilers()[0]
     return Program(graph, DIMS, Machine(lanes or WIDEST, kind_of(compiler), extras=form.needs), compiler)
 
 
-def name(form: type[HalfGemmKernel]) -> str:
+def name(form: type[Bf16GemmKernel]) -> str:
     return form.template.removesuffix(".c.j2")
 
 
@@ -58,7 +58,7 @@ def name(form: type[HalfGemmKernel]) -> str:
     ],
     ids=str,
 )  # fmt: skip
-def test_product(a: Shape, b: tuple[int, ...], form: type[HalfGemmKernel], lanes: int, compiler: str) -> None:
+def test_product(a: Shape, b: tuple[int, ...], form: type[Bf16GemmKernel], lanes: int, compiler: str) -> None:
     """No partial sum is rounded to bf16, whatever the rows, columns and terms that are left over."""
     m = Maker()
     left, right = halves(1, *sizes(a, DIMS)), halves(2, *b)
@@ -68,7 +68,7 @@ def test_product(a: Shape, b: tuple[int, ...], form: type[HalfGemmKernel], lanes
 
 
 @pytest.mark.parametrize("form", FORMS, ids=name)
-def test_epilogue(form: type[HalfGemmKernel]) -> None:
+def test_epilogue(form: type[Bf16GemmKernel]) -> None:
     """Bias, activation and residual, and a result in bf16 beside one in f32."""
     m = Maker()
     weights, bias = halves(3, 40, 37), random(np.random.default_rng(4), (37,))
@@ -85,7 +85,7 @@ def test_epilogue(form: type[HalfGemmKernel]) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=name)
-def test_rows_that_do_not_lie_along_the_sum(form: type[HalfGemmKernel]) -> None:
+def test_rows_that_do_not_lie_along_the_sum(form: type[Bf16GemmKernel]) -> None:
     m = Maker()
     weights = halves(7, 19, 40)
     x = m.add("Transpose", m.input(40, 21, dtype=BF16), perm=(1, 0))
@@ -96,7 +96,7 @@ def test_rows_that_do_not_lie_along_the_sum(form: type[HalfGemmKernel]) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=name)
-def test_numbers_that_are_not_finite(form: type[HalfGemmKernel]) -> None:
+def test_numbers_that_are_not_finite(form: type[Bf16GemmKernel]) -> None:
     """They stay in their rows and columns: what is padded multiplies none of them."""
     m = Maker()
     left, right = halves(9, 19, 33), halves(10, 33, 21)
@@ -110,7 +110,7 @@ def test_numbers_that_are_not_finite(form: type[HalfGemmKernel]) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=name)
-def test_a_row_has_the_same_bits_among_any_number_of_rows(form: type[HalfGemmKernel]) -> None:
+def test_a_row_has_the_same_bits_among_any_number_of_rows(form: type[Bf16GemmKernel]) -> None:
     right, left = halves(11, 100, 50), halves(12, 37, 100)
     found = []
     for rows in (1, 3, 18, 37):
@@ -155,9 +155,9 @@ def test_tiles_flush_what_is_below_the_normal_numbers(lanes: int) -> None:
 @pytest.mark.parametrize(
     ("extras", "wanted"),
     [
-        ((), "gemm_floats"), (("avxvnni", "avx512bf16"), "gemm_pairs"),
-        (("avx512bf16", "avx512fp16"), "gemm_floats"),
-        (("avx512bf16", "avx512fp16", "amx-tile", "amx-bf16"), "gemm_tiles"), (("amx-tile",), "gemm_floats"),
+        ((), "gemm_bf16_f32"), (("avxvnni", "avx512bf16"), "gemm_bf16_dot"),
+        (("avx512bf16", "avx512fp16"), "gemm_bf16_f32"),
+        (("avx512bf16", "avx512fp16", "amx-tile", "amx-bf16"), "gemm_bf16_amx"), (("amx-tile",), "gemm_bf16_f32"),
     ],
 )  # fmt: skip
 def test_a_processor_takes_the_form_that_it_is_fastest_with(extras: tuple[str, ...], wanted: str) -> None:
@@ -176,7 +176,7 @@ def test_forms_share_their_weights() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=name)
-def test_a_whole_model(form: type[HalfGemmKernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_model(form: type[Bf16GemmKernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Activations between products are halves in memory; the result keeps to the tolerance that the model states."""
     monkeypatch.setattr("torshc.targets.cpu.gemm.choose_form", lambda extras: form)
     rng = np.random.default_rng(16)
@@ -196,7 +196,7 @@ def test_a_whole_model(form: type[HalfGemmKernel], tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("form", FORMS, ids=name)
 @pytest.mark.parametrize("cut", [False, True])
-def test_pixels_by_weights(cut: bool, form: type[HalfGemmKernel], tmp_path: Path, monkeypatch: Any) -> None:
+def test_pixels_by_weights(cut: bool, form: type[Bf16GemmKernel], tmp_path: Path, monkeypatch: Any) -> None:
     """A 1x1 convolution, of a part of an image too, whose rows do not follow each other."""
     monkeypatch.setattr("torshc.targets.cpu.gemm.choose_form", lambda extras: form)
     rng = np.random.default_rng(17)
@@ -240,7 +240,7 @@ WINDOWS = [
 @pytest.mark.parametrize("lanes", LANES)
 @pytest.mark.parametrize("form", FORMS, ids=name)
 @pytest.mark.parametrize("case", WINDOWS, ids=str)
-def test_windows(case: Windows, form: type[HalfGemmKernel], lanes: int, compiler: str) -> None:
+def test_windows(case: Windows, form: type[Bf16GemmKernel], lanes: int, compiler: str) -> None:
     """What the taps of a pixel read is a row of a product, with zeros in the margin."""
     m = Maker()
     bias = random(np.random.default_rng(20), (case.w[0],))

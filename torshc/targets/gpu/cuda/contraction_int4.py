@@ -33,7 +33,7 @@ STAGED = 32 << 10  # bytes of x in shared memory at the most
 
 
 @dataclass(frozen=True)
-class PairKernel(HeavyKernel):
+class Int4Kernel(HeavyKernel):
     """x[m, k] times weights[n, k] of 4 bits, each with its block's scale.
 
     A block computes tiles of 16 columns, one after the other, whose terms its warps share. Eight numbers of a word
@@ -59,7 +59,7 @@ class PairKernel(HeavyKernel):
     """
 
     kind: ClassVar[str] = "contraction"
-    template: ClassVar[str] = "contraction_pairs.j2"
+    template: ClassVar[str] = "contraction_int4.j2"
 
     m: tuple[Expr, ...]
     n: tuple[Expr, ...]
@@ -131,7 +131,7 @@ class PairKernel(HeavyKernel):
         return sums + self.staged * self.rows * self.steps * STEP * 2
 
 
-def lower_pairs(group: Group, node: Node, storage: Mapping[Value, Storage], device: Device) -> list[Kernel] | None:
+def lower_int4(group: Group, node: Node, storage: Mapping[Value, Storage], device: Device) -> list[Kernel] | None:
     """The kernel of a :class:`PairMatMul` or a :class:`PairLayer`; None where a plain nest has to do."""
     op, x = node.op, node.operands[0]
     assert isinstance(op, PairMatMul | PairLayer)
@@ -165,7 +165,7 @@ def lower_pairs(group: Group, node: Node, storage: Mapping[Value, Storage], devi
     m, placed, (offset, element) = join_bodies(first, stores, offset, element)
     early, placed = _apart(placed) if rows * COLUMNS <= warps * WARP else ([], placed)
     return [
-        PairKernel(
+        Int4Kernel(
             buffers=tuple(buffers.list),
             tasks=const(-(-columns // COLUMNS)),
             flops=op.flops(node) + epilogue_flops(stores, node.output.type.size),

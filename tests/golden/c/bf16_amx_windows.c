@@ -1,0 +1,122 @@
+/* c[m][n] = epilogue(sum over k of a[m][k] * b[k][n]) of bf16, summed in f32; b in panels
+ * [ceil(N / 16)][ceil(K / 32) * 16][16] of words of two k, zero padded.
+ * A row is what the taps of a pixel of a convolution read, one after the other, zeros in the margin.
+ * Task: a block of rows by a block of columns. */
+#define T_MR 32
+#define T_NV 2
+#include "t_kernel.h"
+
+T_FN f32v t_decode_bf16(u16v x) {
+    return (f32v)(T_CONV(x, u32) << 16u);
+}
+
+T_DEF_READS(bf16, f32, u16, uint16_t)
+
+#include "t_bf16_amx.h"
+
+/* The arguments of the kernel, and where a task is. */
+struct call {
+    void *const *buf;
+};
+
+#define M 72
+#define N 24
+#define K 144
+#define PANEL ((K + 31) / 32 * 256) /* words */
+#define DEPTH ((K + 31) / 32 * 32) /* elements of a packed row */
+#define IC 16
+#define IH 9
+#define IW 8
+#define OH 9
+#define OW 8
+#define X_IMAGE 1152
+#define X_ROW 128
+#define X_PIXEL 16
+#define TILES 3
+#define GROUPS 1
+
+/* Stores one vector of row m from column n on. */
+T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
+    (void)m, (void)n;
+    const int64_t w0 = m;
+    const float *b2 = c->buf[2];
+    float *b3 = c->buf[3];
+    (void)c, (void)count;
+    if (count >= 16) {
+        const f32v v0 = acc + t_load_f32(b2 + n);
+        t_store_f32(b3 + n + 24 * w0, v0);
+    } else {
+        const f32v v0 = acc + t_loadn_f32(b2 + n, count);
+        t_storen_f32(b3 + n + 24 * w0, v0, count);
+    }
+}
+
+/* The epilogue of a tile whose sums are [rows][T_NR]. */
+static __attribute__((noinline)) void finish_tile(const struct call *c, int rows, int vecs, int64_t m, int64_t n,
+    const float *sums) {
+    for (int r = 0; r < rows; r++) {
+        for (int v = 0; v < vecs; v++) {
+            const int64_t column = n + v * 16;
+            const f32v acc = t_load_f32(sums + r * T_NR + v * 16);
+            if (column < N) finish(c, m + r, column, acc, N - column);
+        }
+    }
+}
+
+/* The rows from m on by a group of columns. */
+static void tile(const struct call *c, int64_t m, int64_t p, const uint16_t *a, const uint32_t *b) {
+    _Alignas(64) float sums[T_MR * T_NR];
+    const int rows = (int)t_imin(T_MR, M - m), low = rows <= 16, narrow = N - p * T_NR <= 16;
+    if (low && narrow) t_bf16_sums(1, 1, DEPTH / 32, a, b, PANEL, sums);
+    else if (low) t_bf16_sums(1, 2, DEPTH / 32, a, b, PANEL, sums);
+    else if (narrow) t_bf16_sums(2, 1, DEPTH / 32, a, b, PANEL, sums);
+    else t_bf16_sums(2, 2, DEPTH / 32, a, b, PANEL, sums);
+    finish_tile(c, rows, narrow ? T_NV / 2 : T_NV, m, p * T_NR, sums);
+}
+
+/* Where a tap reads: input rows and columns from that of a pixel. */
+static const struct tap {
+    int h, w;
+} taps[] = {{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}, {2, 0}, {2, 1}, {2, 2}};
+
+/* Packs the rows from m0 up to m1. */
+static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1, uint16_t *out) {
+    (void)c;
+    for (int64_t m = m0; m < m1; m++) {
+        const int64_t h = m / OW % OH - 1, w = m % OW - 1;
+        const uint16_t *image = a + m / (OW * OH) * X_IMAGE;
+        for (int t = 0; t < 9; t++) {
+            const int64_t ih = h + taps[t].h, iw = w + taps[t].w;
+            const int inside = ih >= 0 && ih < IH && iw >= 0 && iw < IW;
+            t_bf16_put(inside ? image + ih * X_ROW + iw * X_PIXEL : NULL, IC, t * IC, DEPTH, m - m0, out);
+        }
+        t_bf16_put(NULL, (int)(DEPTH - K), (int)K, DEPTH, m - m0, out);
+    }
+    for (int64_t m = m1; (m - m0) % 16; m++) t_bf16_put(NULL, DEPTH, 0, DEPTH, m - m0, out);
+}
+
+void k9be5d13dbbb2(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    struct call at = {.buf = buf}, *c = &at;
+    (void)dim;
+    const int64_t m_blocks = 1, n_blocks = 1;
+    int64_t packed = -1; /* block of rows that scratch holds */
+    t_bf16_open();
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t nb = task % n_blocks, block = task / n_blocks, mb = block % m_blocks;
+        const int64_t t0 = t_cut(TILES, m_blocks, mb), t1 = t_cut(TILES, m_blocks, mb + 1);
+        const int64_t p0 = t_cut(GROUPS, n_blocks, nb), p1 = t_cut(GROUPS, n_blocks, nb + 1);
+        const uint16_t *a = buf[0];
+        const uint32_t *b = buf[1];
+        const int64_t m0 = t0 * T_MR;
+        if (block != packed) pack(c, a, m0, t_imin(M, t1 * T_MR), (uint16_t *)scratch);
+        packed = block;
+        for (int64_t p = p0; p < p1; p++) {
+            const uint32_t *group = b + p * (T_NR / 16 * PANEL);
+            for (int64_t t = t0; t < t1; t++) {
+                const int64_t m = t * T_MR;
+                tile(c, m, p, (const uint16_t *)scratch + (m - m0) * DEPTH, group);
+            }
+        }
+    }
+    t_bf16_close();
+}
