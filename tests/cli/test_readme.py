@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import click
@@ -14,6 +15,8 @@ import pytest
 from tests.support import compilers, pages
 from torshc.base import errors
 from torshc.cli import cli
+from torshc.kernels.machine import Machine
+from torshc.targets import TARGETS
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "torshc" / "cli" / "README.md").read_text()
@@ -104,3 +107,41 @@ def test_only_figures_may_differ() -> None:
     assert not pages.agree("a: 3 nodes, 1.25 s\n", "a: 4 nodes, 1.25 s\n")
     assert not pages.agree("a\n", "a\nb\n")
     assert pages.agree("a: 0 compiled\n", "torshc: compile 5/16 (2 s)\na: 16 compiled\n")
+
+
+MAPS = [ROOT / name / "README.md" for name in ("templates", "rules", "torshc")]
+NAME = re.compile(r"`([\w.*/-]+(?:/|\.(?:py|md|j2|h|c|cu|mm|ll|S|js|css|html|yaml|json|toml)))`")
+
+
+def files_named(page: Path) -> list[str]:
+    return NAME.findall(page.read_text())
+
+
+@pytest.mark.parametrize("page", MAPS[:2], ids=lambda page: page.parent.name)
+def test_every_file_of_a_folder_is_in_its_map(page: Path) -> None:
+    """By its name, or with a * in it: a file is found by its name alone."""
+    names = {name.rpartition("/")[2] for name in files_named(page)} | set(
+        re.findall(r"`([\w.]+\.\*)`", page.read_text())
+    )
+    files = [f for f in page.parent.rglob("*") if f.is_file() and f != page and "__pycache__" not in f.parts]
+    assert [f for f in files if not any(fnmatch(f.name, name) for name in names if name)] == []
+
+
+def test_every_package_is_in_the_map() -> None:
+    page = MAPS[2]
+    packages = [f.parent.name for f in page.parent.glob("*/__init__.py")]
+    modules = [f.name for f in page.parent.glob("*.py") if f.name != "__init__.py"]
+    text = page.read_text()
+    assert [name for name in packages if f"`{name}/`" not in text] + [m for m in modules if f"`{m}`" not in text] == []
+
+
+@pytest.mark.parametrize("page", MAPS, ids=lambda page: page.parent.name)
+def test_what_a_map_names_exists(page: Path) -> None:
+    """From the page's folder, the root, a package or the tests of targets; a file of the folder by its name alone."""
+    packages = [f.parent for f in (ROOT / "torshc").glob("*/__init__.py")]
+    places = [page.parent, ROOT, ROOT / "torshc", *packages, ROOT / "tests" / "targets"]
+    known = {f.name for f in page.parent.rglob("*")} | {
+        n for t in TARGETS.values() for n in t(Machine()).header_texts()
+    }
+    names = [name for name in files_named(page) if Path(name).name not in known]
+    assert [name for name in names if not any(next(place.glob(name), None) for place in places)] == []
