@@ -260,8 +260,8 @@ class Printer(IndexPrinter):
         """The vector that an accumulation starts from."""
         return f"t_splat_{a.term.dtype.compute}({literal(a.start, a.term.dtype)})"
 
-    def horizontal(self, a: Accumulator) -> str:
-        """All lanes of an accumulator combined, in every lane."""
+    def join_lanes(self, a: Accumulator) -> str:
+        """All lanes of an accumulator joined, in every lane."""
         compute = a.term.dtype.compute
         return f"t_splat_{compute}(t_{_HORIZONTAL[a.how]}_{compute}(a{a.name}))"
 

@@ -304,13 +304,13 @@ class WgslPrinter(GridPrinter):
     def stays(self, dtype: DType) -> str:
         return self.let
 
-    def together(self, how: str, dtype: DType, text: str) -> str:
+    def join_threads(self, how: str, dtype: DType, text: str) -> str:
         """A value of each thread of the block, which all are at this place, joined in all of them."""
         kind = dtype.compute if dtype.compute in WORDS else register_type(dtype)
         if kind == "bool":
-            return f"({self.together({'or': 'max', 'and': 'min'}[how], U32, f'u32({text})')} != 0u)"
+            return f"({self.join_threads({'or': 'max', 'and': 'min'}[how], U32, f'u32({text})')} != 0u)"
         if kind == "f32" and how in ("min", "max"):  # by keys, which have a place for NaN
-            return self.needs("t_ordered_f32", self.together(how, U32, self.needs(f"t_order_{how}_f32", text)))
+            return self.needs("t_ordered_f32", self.join_threads(how, U32, self.needs(f"t_order_{how}_f32", text)))
         return wrap(self.needs(f"t_all_{how}_{kind}", text, "tid"), dtype.compute)
 
     def call(self, name: str, *args: str) -> str:
