@@ -1,4 +1,4 @@
-"""What generated sources do not say: arithmetic with ones and zeros, locals that nothing reads."""
+"""How generated sources read: no arithmetic with ones and zeros, no unread locals, headings in long kernels."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from torshc.base.resources import templates
+
 from .test_golden import FILES, HERE
 
+TEMPLATES = templates()
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 NOISE = {
     "times 1": r"(?<![\w.)\]])1 \* |\* 1(?![\w.])",
@@ -56,3 +59,9 @@ def test_such_text_is_found() -> None:
     right = "x[i - 1] * 1.5f + 10 * 16 / 128 - 0x1p23f + t_splat_f32(1.0f) * 12 + a[1] * b + (n + 1) * 4, q0 + 0.5f"
     assert not [what for what, text in NOISE.items() if re.search(text, right)]
     assert [*unread("void f(void) {\n    const int64_t i0 = 3;\n    (void)i0;\n}\n")] == ["i0"]
+
+
+def test_long_kernels_have_headings() -> None:
+    """One for each phase of a kernel of 250 lines, so that a reader finds it."""
+    texts = {place: place.read_text() for place in TEMPLATES.glob("*/kernels/*.j2")}
+    assert [p for p, text in texts.items() if text.count("\n") >= 250 and text.count("/* ---- ") < 3] == []

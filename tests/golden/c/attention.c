@@ -52,6 +52,7 @@ struct panel {
     float *sums;            /* of the weighted values so far, [T_NR][64] */
 };
 
+/* ---- mask and epilogue ---- */
 /* Stores a vector of the result. */
 T_FN void finish(const struct call *c, int64_t row, int64_t col, f32v acc, int64_t count) {
     (void)row, (void)col;
@@ -64,6 +65,7 @@ T_FN void finish(const struct call *c, int64_t row, int64_t col, f32v acc, int64
     }
 }
 
+/* ---- arithmetic ---- */
 /* e^x for x <= 0 (and NaN), 0 below the normal range: 2^(n + r), 2^r = 1 + r Q(r) on |r| <= 1/2, error 2^-28. */
 T_FN f32v weight_of(f32v x) {
     const f32v low = t_splat_f32(-87.0f);
@@ -104,7 +106,7 @@ static void transpose(const float *from, int64_t stride, int64_t step, int rows,
     for (int r = 0; r < LANES; r++) to[c * T_NR + r] = r < rows ? from[r * stride + c * step] : 0.0f;
 }
 
-/* ---- scores and weights --------------------------------------------------------------- */
+/* ---- scores and weights ---- */
 
 /* Scores of `rows` keys from key i of the block on. */
 T_FN void score(struct workspace *w, const int rows, const int vecs, const struct block *s, const struct panel *q,
@@ -222,7 +224,7 @@ static void weigh_4(struct workspace *w, const struct block *s, const struct pan
     exponentiate(w, 4, s, q, top);
 }
 
-/* ---- weighted values ------------------------------------------------------------------ */
+/* ---- weighted values ---- */
 
 /* acc[r][v] += sum over i < count of a[i][r] * b[i][v], a being [count][T_NR].  b is in panels; a tile of one row may go
  * across several. */
@@ -280,7 +282,7 @@ static void weigh_panel(const struct call *c, struct workspace *w, const struct 
     }
 }
 
-/* ---- blocks of keys -------------------------------------------------------------------- */
+/* ---- blocks of keys ---- */
 
 /* The block's values in panels of columns, zeros beyond the last column. */
 static void copy_values(const struct call *c, struct workspace *w, struct block *s) {
@@ -329,7 +331,8 @@ static void run(const struct call *c, struct workspace *w, const float *q, const
     }
 }
 
-void k68c4ca942b8e(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+/* ---- tasks ---- */
+void k7a6b691d7d12(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t queries = 9, panels = (queries + T_NR - 1) / T_NR;

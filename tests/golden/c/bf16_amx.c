@@ -28,6 +28,7 @@ struct call {
 #define TILES ((c->s0 + 31) / 32)
 #define GROUPS 2
 
+/* ---- epilogue ---- */
 /* Stores one vector of row m from column n on. */
 T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
     (void)m, (void)n;
@@ -55,6 +56,7 @@ static __attribute__((noinline)) void finish_tile(const struct call *c, int rows
     }
 }
 
+/* ---- tiles ---- */
 /* The rows from m on by a group of columns. */
 static void tile(const struct call *c, int64_t m, int64_t p, const uint16_t *a, const uint32_t *b) {
     _Alignas(64) float sums[T_MR * T_NR];
@@ -76,7 +78,8 @@ static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
     for (int64_t m = m1; (m - m0) % 16; m++) t_bf16_put(NULL, DEPTH, 0, DEPTH, m - m0, out);
 }
 
-void k2c1bdcc3db2e(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+/* ---- tasks ---- */
+void kbcaf19e2dda1(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0], .s1 = dim[1]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 31) / 32), t_imax(1, ((c->s0 + 192) / 384))), n_blocks = c->s1;
     int64_t packed = -1; /* block of rows that scratch holds */

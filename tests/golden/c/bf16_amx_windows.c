@@ -35,6 +35,7 @@ struct call {
 #define TILES 3
 #define GROUPS 1
 
+/* ---- epilogue ---- */
 /* Stores one vector of row m from column n on. */
 T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
     (void)m, (void)n;
@@ -63,6 +64,7 @@ static __attribute__((noinline)) void finish_tile(const struct call *c, int rows
     }
 }
 
+/* ---- tiles ---- */
 /* The rows from m on by a group of columns. */
 static void tile(const struct call *c, int64_t m, int64_t p, const uint16_t *a, const uint32_t *b) {
     _Alignas(64) float sums[T_MR * T_NR];
@@ -95,7 +97,8 @@ static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
     for (int64_t m = m1; (m - m0) % 16; m++) t_bf16_put(NULL, DEPTH, 0, DEPTH, m - m0, out);
 }
 
-void k9be5d13dbbb2(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+/* ---- tasks ---- */
+void k806b65aeeebe(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 1, n_blocks = 1;

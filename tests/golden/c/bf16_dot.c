@@ -28,6 +28,7 @@ struct call {
 #define TILES ((c->s0 + 7) / 8)
 #define GROUPS 1
 
+/* ---- epilogue ---- */
 /* Stores one vector of row m from column n on. */
 T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
     (void)m, (void)n;
@@ -55,6 +56,7 @@ static __attribute__((noinline)) void finish_tile(const struct call *c, int rows
     }
 }
 
+/* ---- tiles ---- */
 T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, int64_t n, const uint16_t *a,
     const uint32_t *b) {
     _Alignas(64) float sums[T_MR * T_NR];
@@ -62,7 +64,8 @@ T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, 
     finish_tile(c, rows, vecs, m, n, sums);
 }
 
-void kfe1b09883242(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+/* ---- tasks ---- */
+void k54815bc0668a(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 7) / 8), t_imax(1, ((c->s0 + 48) / 96))), n_blocks = 1;
     (void)scratch;

@@ -28,6 +28,7 @@ struct call {
 #define TILES ((c->s0 + 7) / 8)
 #define GROUPS 1
 
+/* ---- epilogue ---- */
 /* Stores one vector of row m from column n on. */
 T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
     (void)m, (void)n;
@@ -55,6 +56,7 @@ static __attribute__((noinline)) void finish_tile(const struct call *c, int rows
     }
 }
 
+/* ---- tiles ---- */
 T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, int64_t n, const float *a,
     const uint32_t *b) {
     _Alignas(64) float sums[T_MR * T_NR];
@@ -71,7 +73,8 @@ static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
     }
 }
 
-void ka94886cdf559(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+/* ---- tasks ---- */
+void k1f908d17f020(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 7) / 8), t_imax(1, ((c->s0 + 192) / 384))), n_blocks = 1;
     int64_t packed = -1; /* block of rows that scratch holds */

@@ -32,6 +32,7 @@ struct call {
 #define PIXELS (ROWS * COLUMNS)
 #define TILES ((PIXELS + T_MR - 1) / T_MR)
 
+/* ---- epilogue ---- */
 /* Stores one vector of the pixel in row m, from channel n on. */
 T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
     (void)m, (void)n;
@@ -47,6 +48,7 @@ T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t c
     }
 }
 
+/* ---- where taps read ---- */
 /* Where a tap reads: input rows and columns from that of a pixel. */
 struct tap {
     int h, w;
@@ -78,6 +80,7 @@ static void fill_table(const struct call *c, const float **table, int64_t tap_st
     }
 }
 
+/* ---- tiles ---- */
 struct step {
     const float *const *row; /* table at the tile's first pixel and tap */
     int64_t tap_stride;      /* from a tap to the next there */
@@ -116,6 +119,7 @@ static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, struc
     }
 }
 
+/* ---- tasks ---- */
 /* Pixels of the tiles from t0 up to t1, by the panels from q0 up to q1. */
 static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1, int taps,
     const float *const *table, int64_t tap_stride, const float *zero, const float *weights) {
@@ -127,7 +131,7 @@ static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1
     }
 }
 
-void k22bb330e3b33(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kb052a2b06f25(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 1, n_blocks = 1;

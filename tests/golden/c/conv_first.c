@@ -24,6 +24,7 @@ struct call {
 #define WIDTH 13
 #define TILES 1
 
+/* ---- epilogue ---- */
 /* Stores one vector of pixel m from channel n on. */
 T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
     (void)m, (void)n;
@@ -35,6 +36,7 @@ T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t c
     t_store_f32(b3 + n + 32 * w0, v0);
 }
 
+/* ---- padded rows of the image ---- */
 /* planes[channel][i][j] = x[channel][row0 + i][j - left], zero outside the image. */
 static void fill_planes(const struct call *c, float *planes, const float *x, int64_t row0) {
     const int64_t left = t_imax(0, t_imin(1, WIDTH)), skip = t_imax(0, -1);
@@ -54,6 +56,7 @@ static void fill_planes(const struct call *c, float *planes, const float *x, int
     }
 }
 
+/* ---- tiles ---- */
 /* `from` is the tile's first tap in the first plane. */
 T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, int64_t n, const float *from,
     const float *b) {
@@ -92,7 +95,8 @@ static void line(const struct call *c, const float *planes, int64_t m, int64_t p
     }
 }
 
-void k75819a34a415(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+/* ---- tasks ---- */
+void k3db25e9564c0(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 2;

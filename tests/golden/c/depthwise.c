@@ -24,6 +24,7 @@ struct call {
 #define X_ROW 112
 #define X_PIXEL 16
 
+/* ---- epilogue ---- */
 /* Stores one vector of pixel m from channel n on. */
 T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
     (void)m, (void)n;
@@ -33,6 +34,7 @@ T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t c
     t_store_f32(b2 + n + 16 * w0, acc);
 }
 
+/* ---- tiles ---- */
 /* First and past-the-last tap that fall inside 0..size-1 for a window that starts at i. */
 T_FN int64_t tap_begin(int64_t i, int64_t step) { return i < 0 ? (-i + step - 1) / step : 0; }
 T_FN int64_t tap_end(int64_t i, int64_t size, int64_t taps, int64_t step) {
@@ -84,6 +86,7 @@ T_FN void pixels(const struct call *c, struct row s, int64_t w, int64_t cols, in
     }
 }
 
+/* ---- rows ---- */
 /* The channels of the vectors from v0 up to v1; the columns from inner0 up to inner1 see no border. */
 static void line(const struct call *c, struct row s, int64_t v0, int64_t v1) {
     const int64_t last = IW + PAD_W - 3;
@@ -103,7 +106,8 @@ static void line(const struct call *c, struct row s, int64_t v0, int64_t v1) {
     }
 }
 
-void k856222de300d(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+/* ---- tasks ---- */
+void k971205f68a03(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 1, c_blocks = 1;

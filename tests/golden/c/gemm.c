@@ -19,6 +19,7 @@ struct call {
 #define TILES ((c->s0 + 7) / 8)
 #define PANELS 1
 
+/* ---- epilogue ---- */
 /* Stores one vector of row m from column n on. */
 T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
     (void)m, (void)n;
@@ -34,6 +35,7 @@ T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t c
     }
 }
 
+/* ---- tiles ---- */
 struct step {
     const float *b; /* the panel at the first k */
     int k;          /* length of the sums; an int, so that no compiler fears an overflow */
@@ -73,7 +75,8 @@ static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, const
     }
 }
 
-void k986f00ba5c03(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+/* ---- tasks ---- */
+void ke0ffafd4cb82(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 7) / 8), t_imax(1, ((c->s0 + 48) / 96))), n_blocks = 1;
     (void)scratch;

@@ -57,6 +57,7 @@ struct run {
     int64_t at[ROWS];
 };
 
+/* ---- lengths and states ---- */
 /* Stores a vector of the state at position t. */
 T_FN void put(const struct call *c, int64_t t, int64_t n, int64_t unit, f32v y, int64_t count) {
     float *b1 = c->buf[1];
@@ -116,6 +117,7 @@ static void phase_0(const struct call *c, struct run *w) {
     }
 }
 
+/* ---- tasks ---- */
 /* The state at the start. */
 static void begin_run(const struct call *c, struct run *w) {
     (void)c;
@@ -127,7 +129,7 @@ static void begin_run(const struct call *c, struct run *w) {
     }
 }
 
-void k1ed16ad3b8b7(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k4c3d8f6aabc8(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t blocks = (BATCH + ROWS - 1) / ROWS;

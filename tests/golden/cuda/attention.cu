@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128) kba75046dd914_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
+extern "C" __global__ void __launch_bounds__(128) kb464d27cd288_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -10,6 +10,7 @@ extern "C" __global__ void __launch_bounds__(128) kba75046dd914_kernel(const flo
     /* A thread has rows 2 * band and on, keys 4 * part and on of each tile, and every 16th packet of columns. */
     __shared__ float4 queries[80], weights[272];
     __shared__ float4 keys[320], values[1024];
+    /* ---- queries of this block ---- */
     const int rows = 9, tiles = (rows + 15) / 16;
     const int first = block % tiles * 16;
     const int point = block / tiles;
@@ -29,6 +30,7 @@ extern "C" __global__ void __launch_bounds__(128) kba75046dd914_kernel(const flo
         packet.x = x[0], packet.y = x[1], packet.z = x[2], packet.w = x[3];
         queries[at * 5 + c] = packet;
     }
+    /* ---- block by block of keys ---- */
     float top[2], total[2];
     float4 sums[2][1];
 #pragma unroll
@@ -62,6 +64,7 @@ extern "C" __global__ void __launch_bounds__(128) kba75046dd914_kernel(const flo
             values[i] = packet;
         }
         __syncthreads();
+        /* ---- scores ---- */
         float score[2][4];
 #pragma unroll
         for (int i = 0; i < 2; i++) score[i][0] = score[i][1] = score[i][2] = score[i][3] = 0.0f;
@@ -83,6 +86,7 @@ extern "C" __global__ void __launch_bounds__(128) kba75046dd914_kernel(const flo
                 }
             }
         }
+        /* ---- weights ---- */
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             float high = top[i];
@@ -116,6 +120,7 @@ extern "C" __global__ void __launch_bounds__(128) kba75046dd914_kernel(const flo
             }
         }
         __syncthreads();
+        /* ---- weighted values ---- */
 #pragma unroll 2
         for (int c = 0; c < 16; c++) {
             float4 e[2];
@@ -138,6 +143,7 @@ extern "C" __global__ void __launch_bounds__(128) kba75046dd914_kernel(const flo
             }
         }
     }
+    /* ---- averages ---- */
 #pragma unroll
     for (int i = 0; i < 2; i++) {
 #pragma unroll
@@ -167,8 +173,8 @@ extern "C" __global__ void __launch_bounds__(128) kba75046dd914_kernel(const flo
     }
 }
 
-extern "C" int kba75046dd914(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kb464d27cd288(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kba75046dd914_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
+    T_LAUNCH(kb464d27cd288_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
     return (int)cudaGetLastError();
 }

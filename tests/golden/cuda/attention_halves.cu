@@ -66,13 +66,14 @@ extern "C" int k1823c34fbec5(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(32) kfb1d255cdc2a_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
+extern "C" __global__ void __launch_bounds__(32) k4ba809289859_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     extern __shared__ __align__(16) uint16_t tiles[];
     uint16_t *const keys = tiles, *const values = tiles + 3072;
+    /* ---- queries of this block ---- */
     const int rows = 9, bands = (rows + 15) / 16;
     const int first = block % bands * 16;
     const int point = block / bands;
@@ -101,6 +102,7 @@ extern "C" __global__ void __launch_bounds__(32) kfb1d255cdc2a_kernel(const uint
         for (int g = 0; g < 1; g++) t_ldmatrix_x4(query[c][g], keys + (band + 16 * g + lane % 16) * 24 + 16 * c + lane / 16 * 8);
     }
     __syncthreads();
+    /* ---- block by block of keys ---- */
     float top[1][2], total[1][2], sum[1][2][4] = {};
 #pragma unroll
     for (int g = 0; g < 1; g++) top[g][0] = top[g][1] = -T_INF_F32, total[g][0] = total[g][1] = 0.0f;
@@ -141,6 +143,7 @@ extern "C" __global__ void __launch_bounds__(32) kfb1d255cdc2a_kernel(const uint
             t_cp_async_commit();
         }
         const uint16_t *const key_tile = keys + stage * 1536, *const value_tile = values + stage * 1536;
+        /* ---- scores ---- */
         float score[1][8][4] = {};
 #pragma unroll
         for (int c = 0; c < 1; c++) {
@@ -155,6 +158,7 @@ extern "C" __global__ void __launch_bounds__(32) kfb1d255cdc2a_kernel(const uint
                 }
             }
         }
+        /* ---- weights ---- */
         const bool whole = start + 64 <= keys_seen;
 #pragma unroll
         for (int g = 0; g < 1; g++) {
@@ -189,6 +193,7 @@ extern "C" __global__ void __launch_bounds__(32) kfb1d255cdc2a_kernel(const uint
                 for (int n = 0; n < 2; n++) sum[g][n][2 * i] *= factor, sum[g][n][2 * i + 1] *= factor;
             }
         }
+        /* ---- weighted values ---- */
 #pragma unroll
         for (int c = 0; c < 4; c++) {
             uint32_t weight[1][4];
@@ -210,6 +215,7 @@ extern "C" __global__ void __launch_bounds__(32) kfb1d255cdc2a_kernel(const uint
         }
     }
 
+    /* ---- averages ---- */
 #pragma unroll
     for (int g = 0; g < 1; g++) {
 #pragma unroll
@@ -247,8 +253,8 @@ extern "C" __global__ void __launch_bounds__(32) kfb1d255cdc2a_kernel(const uint
     }
 }
 
-extern "C" int kfb1d255cdc2a(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k4ba809289859(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kfb1d255cdc2a_kernel, (unsigned)blocks, 32, 12288, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
+    T_LAUNCH(k4ba809289859_kernel, (unsigned)blocks, 32, 12288, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
     return (int)cudaGetLastError();
 }

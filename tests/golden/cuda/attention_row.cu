@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) ke21b9afcf1f4_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
+extern "C" __global__ void __launch_bounds__(256) k5dbc9f14c4d9_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -15,6 +15,7 @@ extern "C" __global__ void __launch_bounds__(256) ke21b9afcf1f4_kernel(const flo
     const float *k = b1 + 528 * i0;
     const float *v = b2 + 264 * i0;
     const int keys_seen = 33;
+    /* ---- the first keys and values, and the queries ---- */
     const int part = tid % 4, group = tid / 4, warp = tid / 32;
     float k_[4][1][4] = {}, v_[4][1][4] = {};
     if (0 < keys_seen) {
@@ -49,9 +50,11 @@ extern "C" __global__ void __launch_bounds__(256) ke21b9afcf1f4_kernel(const flo
             for (int e = 0; e < 4; e++) query[h][n][e] = four[e];
         }
     }
+    /* ---- block by block of keys ---- */
     float top[1], total[1] = {}, sum[1][1][4] = {};
     for (int h = 0; h < 1; h++) top[h] = -T_INF_F32;
     for (int start = 0; start < keys_seen; start += 256) {
+        /* ---- scores ---- */
         float score[1][4] = {};
 #pragma unroll
         for (int u = 0; u < 4; u++) {
@@ -76,6 +79,7 @@ extern "C" __global__ void __launch_bounds__(256) ke21b9afcf1f4_kernel(const flo
                 }
             }
         }
+        /* ---- weights ---- */
 #pragma unroll
         for (int h = 0; h < 1; h++) {
             float high = top[h];
@@ -103,6 +107,7 @@ extern "C" __global__ void __launch_bounds__(256) ke21b9afcf1f4_kernel(const flo
                 total[h] += score[h][u];
             }
         }
+        /* ---- weighted values ---- */
 #pragma unroll
         for (int u = 0; u < 4; u++) {
             if (start + u * 64 + group >= keys_seen) continue; /* 0 times infinity is no number */
@@ -129,10 +134,12 @@ extern "C" __global__ void __launch_bounds__(256) ke21b9afcf1f4_kernel(const flo
             }
         }
     }
+    /* ---- sums of all groups ---- */
     /* All groups brought to the largest of their maxima, then added. */
 #pragma unroll
     for (int h = 0; h < 1; h++) {
         float high = top[h];
+#pragma unroll
         for (int d = 4; d < 32; d *= 2) {
             const float other = t_shuffle_xor_f32(high, d);
             high = other > high ? other : high;
@@ -146,6 +153,7 @@ extern "C" __global__ void __launch_bounds__(256) ke21b9afcf1f4_kernel(const flo
         for (int i = 1; i < 8; i++) high = tops[h * 8 + i] > high ? tops[h * 8 + i] : high;
         const float factor = t_exp_f32(top[h] - (high == -T_INF_F32 ? 0.0f : high));
         total[h] *= factor;
+#pragma unroll
         for (int d = 4; d < 32; d *= 2) total[h] += t_shuffle_xor_f32(total[h], d);
         if (tid % 32 == 0) totals[h * 8 + warp] = total[h];
 #pragma unroll
@@ -153,6 +161,7 @@ extern "C" __global__ void __launch_bounds__(256) ke21b9afcf1f4_kernel(const flo
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 float x = sum[h][n][e] * factor;
+#pragma unroll
                 for (int d = 4; d < 32; d *= 2) x += t_shuffle_xor_f32(x, d);
                 if (tid % 32 < 4) sums[(h * 8 + warp) * 16 + (part + n * 4) * 4 + e] = x;
             }
@@ -174,8 +183,8 @@ extern "C" __global__ void __launch_bounds__(256) ke21b9afcf1f4_kernel(const flo
     }
 }
 
-extern "C" int ke21b9afcf1f4(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k5dbc9f14c4d9(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(ke21b9afcf1f4_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
+    T_LAUNCH(k5dbc9f14c4d9_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
     return (int)cudaGetLastError();
 }

@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128) kd8a025f8033d_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, float *b3) {
+extern "C" __global__ void __launch_bounds__(128) kcbb8490598dd_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, float *b3) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -18,6 +18,7 @@ extern "C" __global__ void __launch_bounds__(128) kd8a025f8033d_kernel(const uin
     const uint16_t *v = b2 + 57600 * i0;
     const int keys_seen = 900;
     const int each = (keys_seen + 47) / 48 * 16, first = split * each, last = t_imin(first + each, keys_seen);
+    /* ---- the first keys and values, and the queries ---- */
     const int warp = tid / 32, g = tid % 32 / 4, t = tid % 4;
     uint32_t k_[2][2][2][4] = {}, v_[2][4][1][4] = {}, query[2][4] = {};
     if (first < last) {
@@ -51,9 +52,11 @@ extern "C" __global__ void __launch_bounds__(128) kd8a025f8033d_kernel(const uin
 #pragma unroll
         for (int n = 0; n < 2; n++) t_read4(query[n], (const uint32_t *)(q + (g % 4) * 64 + 32 * n + 8 * t));
     }
+    /* ---- block by block of keys ---- */
     /* Of queries t % 2 * 2 and the next. */
     float top[2] = {-T_INF_F32, -T_INF_F32}, total[2] = {}, sum[4][4] = {};
     for (int start = first; start < last; start += 128) {
+        /* ---- scores ---- */
         float score[2][4] = {};
 #pragma unroll
         for (int u = 0; u < 2; u++) {
@@ -79,6 +82,7 @@ extern "C" __global__ void __launch_bounds__(128) kd8a025f8033d_kernel(const uin
                 }
             }
         }
+        /* ---- the largest scores ---- */
         float highs[2] = {top[0], top[1]}, factors[2];
 #pragma unroll
         for (int u = 0; u < 2; u++) {
@@ -108,6 +112,7 @@ extern "C" __global__ void __launch_bounds__(128) kd8a025f8033d_kernel(const uin
 #pragma unroll
         for (int i = 0; i < 4; i++)
         for (int e = 0; e < 4; e++) sum[i][e] *= factors[e % 2];
+        /* ---- weights, and weighted values ---- */
 #pragma unroll
         for (int u = 0; u < 2; u++) {
             uint32_t weights[2];
@@ -156,6 +161,7 @@ extern "C" __global__ void __launch_bounds__(128) kd8a025f8033d_kernel(const uin
             }
         }
     }
+    /* ---- sums of all warps ---- */
     /* All warps brought to the largest of their maxima, then added. */
 #pragma unroll
     for (int e = 0; e < 2; e++) {
@@ -173,6 +179,7 @@ extern "C" __global__ void __launch_bounds__(128) kd8a025f8033d_kernel(const uin
         }
         factors[e] = t_exp_f32(top[e] - (high == -T_INF_F32 ? 0.0f : high));
         total[e] *= factors[e];
+#pragma unroll
         for (int d = 4; d < 32; d *= 2) total[e] += t_shuffle_xor_f32(total[e], d);
         if (tid % 32 < 2 && h < 2) totals[h * 4 + warp] = total[e];
     }
@@ -218,9 +225,9 @@ extern "C" __global__ void __launch_bounds__(128) kd8a025f8033d_kernel(const uin
     }
 }
 
-extern "C" int kd8a025f8033d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kcbb8490598dd(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kd8a025f8033d_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (float *)buf[3]);
+    T_LAUNCH(kcbb8490598dd_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (float *)buf[3]);
     return (int)cudaGetLastError();
 }
 

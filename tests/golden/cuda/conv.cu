@@ -2,13 +2,14 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) k49b5438ae557_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256, 2) k1a738e13c015_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][16][17], b_tile[2][16][17];
+    /* ---- this block's tile ---- */
     const int rows = 49, columns = 24;
     const int tiles_m = (rows + 63) / 64, tiles_n = (columns + 63) / 64;
     const int tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
@@ -44,6 +45,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) k49b5438ae557_kernel(const 
     float a_next[1][4];
     float b_next[1][4];
     float sum[4][4] = {};
+    /* ---- step by step along the sum ---- */
     const int chunks = 1;
     const int steps = 9;
     const int first = steps * parts / 3, last = steps * (parts + 1) / 3;
@@ -107,6 +109,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) k49b5438ae557_kernel(const 
         __syncthreads();
     }
 
+    /* ---- results ---- */
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int row = tile_m * 64 + first_row + i / 4 * 16 + i % 4;
@@ -129,8 +132,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) k49b5438ae557_kernel(const 
     }
 }
 
-extern "C" int k49b5438ae557(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k1a738e13c015(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k49b5438ae557_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k1a738e13c015_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }

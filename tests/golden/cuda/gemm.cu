@@ -2,13 +2,14 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) k7810ca8ec90f_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
+extern "C" __global__ void __launch_bounds__(128, 4) k5129edaa95a5_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
     const int64_t block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][32][17], b_tile[2][32][9];
+    /* ---- this block's tile ---- */
     const int64_t rows = s0, columns = 37;
     const int64_t tiles_m = (rows + 63) / 64, tiles_n = (columns + 31) / 32;
     const int64_t tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
@@ -36,6 +37,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k7810ca8ec90f_kernel(const 
     float a_next[16];
     float b_next[2][4];
     float sum[4][4] = {};
+    /* ---- step by step along the sum ---- */
     const int64_t steps = 1;
     const int64_t first = 0, last = steps;
     for (int64_t s = first; s <= last; s++) {
@@ -92,6 +94,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k7810ca8ec90f_kernel(const 
         __syncthreads();
     }
 
+    /* ---- results ---- */
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int64_t row = tile_m * 64 + first_row + i / 4 * 16 + i % 4;
@@ -112,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k7810ca8ec90f_kernel(const 
     }
 }
 
-extern "C" int k7810ca8ec90f(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(k7810ca8ec90f_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
+extern "C" int k5129edaa95a5(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(k5129edaa95a5_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -3,7 +3,7 @@
 #include "t_group.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(512, 1) k0e2fe5ed2cf1_kernel(const float *b0, const float *b1, float *b2, T_MAP a_map, T_MAP b_map) {
+extern "C" __global__ void __launch_bounds__(512, 1) kb91eee1f48ab_kernel(const float *b0, const float *b1, float *b2, T_MAP a_map, T_MAP b_map) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -11,6 +11,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0e2fe5ed2cf1_kernel(const 
     (void)b0;
     (void)b1;
     uint64_t *const full = (uint64_t *)(memory + 196608), *const empty = full + 6, *const parted = empty + 6;
+    /* ---- barriers of the stages ---- */
     if (tid == 0) {
         for (int i = 0; i < 6; i++) {
             t_barrier_init(&full[i], 1);
@@ -23,6 +24,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0e2fe5ed2cf1_kernel(const 
     t_wait_for_earlier();
     const int units = 128;
     int stage = 0, parity = 0;
+    /* ---- threads that bring tiles ---- */
     if (tid < 128) {
         t_fewer_registers<56>();
         for (int unit = block; tid == 0 && unit < units; unit += gridDim.x) {
@@ -65,6 +67,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0e2fe5ed2cf1_kernel(const 
             }
         }
     } else {
+        /* ---- warps that multiply ---- */
         t_more_registers<200>();
         const int warp = tid / 32 - 8, lane = tid % 32;
         float *const own = (float *)(memory + 196752) + warp * 576;
@@ -76,6 +79,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0e2fe5ed2cf1_kernel(const 
             const int tile_n = within / height, tile_m = above + within % height;
             const int steps = 16;
             const int first = 0, last = steps;
+            /* ---- sums of a tile ---- */
             float sum[8][4] = {};
             for (int s = first; s < last; s++) {
                 t_barrier_wait(&full[stage], parity);
@@ -201,6 +205,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0e2fe5ed2cf1_kernel(const 
                 }
             }
 
+            /* ---- results ---- */
             /* Each warp passes its rows through shared memory, eight rows of 64 columns at a time, so that neighbours in memory come
             together. Where 16 bytes of a row go keeps lanes on banks of their own. */
 #pragma unroll
@@ -232,7 +237,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0e2fe5ed2cf1_kernel(const 
     }
 }
 
-extern "C" int k0e2fe5ed2cf1(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kb91eee1f48ab(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
     t_tensor_map a_map;
     const int a_failed = t_map_tiles(&a_map, (const uint16_t *)buf[0] + 0, {1024, 1024, 1}, {2048, 2097152}, 3, 128);
@@ -241,8 +246,8 @@ extern "C" int k0e2fe5ed2cf1(void *const *buf, const int64_t *dim, int64_t block
     const int b_failed = t_map_tiles(&b_map, (const uint16_t *)buf[1] + 0, {1024, 1024, 1}, {2048, 2097152}, 3, 64);
     if (b_failed) return b_failed;
     if (blocks > 132) blocks = 132;
-    const cudaError_t status = cudaFuncSetAttribute(k0e2fe5ed2cf1_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 215184);
+    const cudaError_t status = cudaFuncSetAttribute(kb91eee1f48ab_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 215184);
     if (status != cudaSuccess) return (int)status;
-    T_LAUNCH(k0e2fe5ed2cf1_kernel, (unsigned)blocks, 512, 215184, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2], a_map, b_map);
+    T_LAUNCH(kb91eee1f48ab_kernel, (unsigned)blocks, 512, 215184, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2], a_map, b_map);
     return (int)cudaGetLastError();
 }

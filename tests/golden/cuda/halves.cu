@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) k7dc7a5dbfa9b_kernel(const uint16_t *b0, const uint16_t *b1, uint16_t *b2) {
+extern "C" __global__ void __launch_bounds__(128, 4) ke5b7ca02d4c1_kernel(const uint16_t *b0, const uint16_t *b1, uint16_t *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -11,6 +11,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k7dc7a5dbfa9b_kernel(const 
     typedef uint16_t a_lines[32][72], b_lines[64][40];
     a_lines *const a_tile = (a_lines *)tiles;
     b_lines *const b_tile = (b_lines *)(tiles + 9216);
+    /* ---- this block's tile ---- */
     const int rows = 40, columns = 32;
     const int tiles_m = (rows + 31) / 32, tiles_n = (columns + 31) / 32;
     const int tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
@@ -35,6 +36,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k7dc7a5dbfa9b_kernel(const 
     const bool b_in = b_place < columns;
 
     float sum[1][2][4] = {};
+    /* ---- step by step along the sum ---- */
     const int steps = 1;
     const int first = 0, last = steps;
     for (int s = first; s < last + 3; s++) {
@@ -90,6 +92,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k7dc7a5dbfa9b_kernel(const 
         }
     }
 
+    /* ---- results ---- */
     // Neighbouring threads exchange halves, so that each has four neighbours of one row: even ones of row lane / 4, odd
     // ones of that 8 below.
     const int odd = lane % 2;
@@ -116,8 +119,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) k7dc7a5dbfa9b_kernel(const 
     }
 }
 
-extern "C" int k7dc7a5dbfa9b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int ke5b7ca02d4c1(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k7dc7a5dbfa9b_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (uint16_t *)buf[2]);
+    T_LAUNCH(ke5b7ca02d4c1_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (uint16_t *)buf[2]);
     return (int)cudaGetLastError();
 }

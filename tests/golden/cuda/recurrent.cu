@@ -7,7 +7,7 @@ T_FN float t_sigmoid_f32(float x) {
     return ((x < 0.0f) ? v0 : 1.0f) / (v0 + 1.0f);
 }
 
-extern "C" __global__ void __launch_bounds__(160) k78ff60bca207_kernel(const float *b0, float *b1, const float *b2) {
+extern "C" __global__ void __launch_bounds__(160) k1cb365e98a0f_kernel(const float *b0, float *b1, const float *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -20,6 +20,7 @@ extern "C" __global__ void __launch_bounds__(160) k78ff60bca207_kernel(const flo
     const int d = block, n0 = 0;
     const int count = batch - n0 < 2 ? (int)(batch - n0) : 2;
     const float *weights = b0;
+    /* ---- states at the start ---- */
     int now = 0;
     for (int i = tid; i < count * 5; i += 160) {
         const int r = i / 5, unit = i % 5;
@@ -45,6 +46,7 @@ extern "C" __global__ void __launch_bounds__(160) k78ff60bca207_kernel(const flo
     /* Thread r of each warp computes the cells of row r. */
     const int n = n0 + (lane < count ? lane : 0);
     __syncthreads();
+    /* ---- step by step ---- */
     for (int step = 0; step < times; step++) {
         const int at = step;
 #pragma unroll
@@ -100,10 +102,11 @@ extern "C" __global__ void __launch_bounds__(160) k78ff60bca207_kernel(const flo
         __syncthreads();
         now = 1 - now;
     }
+    /* ---- states at the end ---- */
 }
 
-extern "C" int k78ff60bca207(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k1cb365e98a0f(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k78ff60bca207_kernel, (unsigned)blocks, 160, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
+    T_LAUNCH(k1cb365e98a0f_kernel, (unsigned)blocks, 160, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
     return (int)cudaGetLastError();
 }

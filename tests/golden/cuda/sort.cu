@@ -71,7 +71,7 @@ extern "C" int ka16ebe05d718(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k1fc003d5c1bb_kernel(const int8_t *b0, int8_t *b1, const uint32_t *b2, const uint32_t *b3) {
+extern "C" __global__ void __launch_bounds__(256) k358b6a1b2ee8_kernel(const int8_t *b0, int8_t *b1, const uint32_t *b2, const uint32_t *b3) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -86,6 +86,7 @@ extern "C" __global__ void __launch_bounds__(256) k1fc003d5c1bb_kernel(const int
     const int end = size - begin < 4096 ? size : begin + 4096;
     const int i0 = point;
     const int lane = tid % 32, warp = tid / 32, count = (int)(end - begin);
+    /* ---- items of this tile ---- */
     /* Items in the order of their places by warps, then j, then lanes; behind the row's end come the largest keys. */
     uint32_t mine[16];
     uint32_t from[16];
@@ -103,6 +104,7 @@ extern "C" __global__ void __launch_bounds__(256) k1fc003d5c1bb_kernel(const int
     }
     const int shift = 0;
     {
+        /* ---- numbers of items before each, by digit ---- */
         for (int i = tid; i < 2048; i += 256) counts[i] = 0;
         __syncthreads();
         /* How many of a warp's items with the same digit come before each. */
@@ -124,6 +126,7 @@ extern "C" __global__ void __launch_bounds__(256) k1fc003d5c1bb_kernel(const int
             before[j] = sofar + left;
         }
         __syncthreads();
+        /* ---- where digits begin ---- */
         /* Where each digit begins: in the tile in the low 16 bits, in the row above these. */
         uint64_t start = 0, all = 0;
         if (tid < 256) {
@@ -149,6 +152,7 @@ extern "C" __global__ void __launch_bounds__(256) k1fc003d5c1bb_kernel(const int
             starts[tid] = (uint32_t)(start >> 16) + b2[block * 256 + tid] - first[tid];
         }
         __syncthreads();
+        /* ---- items in their order ---- */
 #pragma unroll
         for (int j = 0; j < 16; j++) {
             const int digit = (int)(mine[j] >> shift & 255), i = (int)first[digit] + counts[warp * 256 + digit] + before[j];
@@ -156,6 +160,7 @@ extern "C" __global__ void __launch_bounds__(256) k1fc003d5c1bb_kernel(const int
         }
         __syncthreads();
     }
+    /* ---- results ---- */
 #pragma unroll
     for (int j = 0; j < 16; j++) {
         const int i = j * 256 + tid;
@@ -167,8 +172,8 @@ extern "C" __global__ void __launch_bounds__(256) k1fc003d5c1bb_kernel(const int
     }
 }
 
-extern "C" int k1fc003d5c1bb(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k358b6a1b2ee8(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k1fc003d5c1bb_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const int8_t *)buf[0], (int8_t *)buf[1], (const uint32_t *)buf[2], (const uint32_t *)buf[3]);
+    T_LAUNCH(k358b6a1b2ee8_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const int8_t *)buf[0], (int8_t *)buf[1], (const uint32_t *)buf[2], (const uint32_t *)buf[3]);
     return (int)cudaGetLastError();
 }

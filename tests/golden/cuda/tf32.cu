@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) k9fd7af1b7f7b_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(128, 4) kc1db0fafdf90_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -11,6 +11,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k9fd7af1b7f7b_kernel(const 
     typedef float a_lines[32][36], b_lines[32][40];
     a_lines *const a_tile = (a_lines *)tiles;
     b_lines *const b_tile = (b_lines *)(tiles + 4608);
+    /* ---- this block's tile ---- */
     const int rows = 784, columns = 48;
     const int tiles_m = (rows + 31) / 32, tiles_n = (columns + 31) / 32;
     const int tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
@@ -41,6 +42,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k9fd7af1b7f7b_kernel(const 
     const bool b_in = b_place < columns;
 
     float sum[1][2][4] = {};
+    /* ---- step by step along the sum ---- */
     const int chunks = 1;
     const int steps = 9;
     const int first = 0, last = steps;
@@ -143,6 +145,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k9fd7af1b7f7b_kernel(const 
         }
     }
 
+    /* ---- results ---- */
     // Neighbouring threads exchange halves, so that each has four neighbours of one row: even ones of row lane / 4, odd
     // ones of that 8 below.
     const int odd = lane % 2;
@@ -171,8 +174,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) k9fd7af1b7f7b_kernel(const 
     }
 }
 
-extern "C" int k9fd7af1b7f7b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kc1db0fafdf90(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k9fd7af1b7f7b_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(kc1db0fafdf90_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }

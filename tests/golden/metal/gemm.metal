@@ -3,7 +3,7 @@
 #include "t_packet.h"
 
 [[max_total_threads_per_threadgroup(128)]]
-kernel void k0d7d0415a7c0(
+kernel void kb5208aa75c48(
     device const float *b0 [[buffer(0)]],
     device const float *b1 [[buffer(1)]],
     device const float *b2 [[buffer(2)]],
@@ -15,6 +15,7 @@ kernel void k0d7d0415a7c0(
     const int64_t s0 = dim[0];
     typedef t_packet<float, 4> packet;
     threadgroup packet a_tile[2][32][17], b_tile[2][32][9];
+    /* ---- this block's tile ---- */
     const int64_t rows = s0, columns = 37;
     const int64_t tiles_m = (rows + 63) / 64, tiles_n = (columns + 31) / 32;
     const int64_t tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
@@ -42,6 +43,7 @@ kernel void k0d7d0415a7c0(
     float a_next[16];
     float b_next[2][4];
     float sum[4][4] = {};
+    /* ---- step by step along the sum ---- */
     const int64_t steps = 1;
     const int64_t first = 0, last = steps;
     for (int64_t s = first; s <= last; s++) {
@@ -98,6 +100,7 @@ kernel void k0d7d0415a7c0(
         threadgroup_barrier(mem_flags::mem_threadgroup);
     }
 
+    /* ---- results ---- */
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int64_t row = tile_m * 64 + first_row + i / 4 * 16 + i % 4;
