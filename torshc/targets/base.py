@@ -26,6 +26,7 @@ from ..kernels.nest import Accumulator
 from ..kernels.starts import with_starts
 from ..plan.group import Group
 from ..plan.storage import Storage
+from .counter import Counter, counter_of
 from .index import CTYPES, OPERATORS, given_sizes, in_brackets, scalar
 from .isa import kernel_prefix
 from .parameters import Parameter, parameters_of
@@ -357,12 +358,18 @@ class IndexPrinter:
         bare = e.op != "select" and e not in self.dim_names and in_brackets(e)  # a ?: would fall apart behind a <
         return text[1:-1] if bare else text
 
-    def operand(self, e: Expr | int | str) -> str:
+    def counter(self, name: str, turns: int) -> Counter | int:
+        """The counter of a loop, for arithmetic in a template; 0 where the loop takes one turn."""
+        return counter_of(name, turns)
+
+    def operand(self, e: Expr | Counter | int | str) -> str:
         """A size as an operand of a product: in brackets unless it is a plain number; text as it is."""
+        if isinstance(e, Counter):
+            return e.operand
         text = e if isinstance(e, str) else self.scalar(e)
         return text if isinstance(e, str) or text.isdigit() else f"({text})"
 
-    def times(self, *factors: Expr | int | str) -> str:
+    def times(self, *factors: Expr | Counter | int | str) -> str:
         """A product of sizes and of texts, which are operands of such; ones are left out, and what is times the text 0.
 
         A size of 0 stays, as the step of an empty or broadcast operand: what it is multiplied with would not be used.
@@ -370,10 +377,11 @@ class IndexPrinter:
         texts = [x for x in map(self.operand, factors) if x != "1"]
         return "0" if "0" in factors or 0 in factors else " * ".join(texts) or "1"
 
-    def plus(self, *terms: Expr | int | str) -> str:
-        """A sum of sizes and of texts, which are terms of such; zeros are left out."""
-        texts = [x if isinstance(x, str) else self.scalar(x) for x in terms]
-        return " + ".join(x for x in texts if x != "0") or "0"
+    def plus(self, *terms: Expr | Counter | int | str) -> str:
+        """A sum of sizes and of texts, which are terms of such; zeros are left out, and negative numbers subtracted."""
+        texts = [str(x) if isinstance(x, (str, Counter)) else self.scalar(x) for x in terms]
+        first, *more = [x for x in texts if x != "0"] or ["0"]
+        return first + "".join(f" - {x[1:]}" if x[0] == "-" and x[1:].isdigit() else f" + {x}" for x in more)
 
     def over(self, text: str, size: Expr | int) -> str:
         """A text, which is an operand of a division, divided by a size, unless that is 1."""

@@ -152,7 +152,7 @@ T_FN void exponentiate(struct workspace *w, const int vecs, const struct block *
 static void weigh_1(struct workspace *w, const struct block *s, const struct panel *q) {
     const int tiles = (s->count + T_MR - 1) / T_MR;
     f32v top[T_NV];
-    T_UNROLL for (int v = 0; v < 1; v++) top[v] = t_splat_f32(-INF);
+    top[0] = t_splat_f32(-INF);
     for (int t = 0; t < tiles; t++) {
         const int i = (int)t_cut(s->count, tiles, t), rows = (int)t_cut(s->count, tiles, t + 1) - i;
         switch (rows) {
@@ -332,7 +332,7 @@ static void run(const struct call *c, struct workspace *w, const float *q, const
 }
 
 /* ---- tasks ---- */
-void k7a6b691d7d12(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kafd5ad4bfa08(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t queries = 9, panels = (queries + T_NR - 1) / T_NR;

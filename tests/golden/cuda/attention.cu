@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128) kb464d27cd288_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
+extern "C" __global__ void __launch_bounds__(128) k83986fe5efe4_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -36,8 +36,7 @@ extern "C" __global__ void __launch_bounds__(128) kb464d27cd288_kernel(const flo
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         top[i] = -T_INF_F32, total[i] = 0.0f;
-#pragma unroll
-        for (int n = 0; n < 1; n++) sums[i][n].x = sums[i][n].y = sums[i][n].z = sums[i][n].w = 0.0f;
+        sums[i][0].x = sums[i][0].y = sums[i][0].z = sums[i][0].w = 0.0f;
     }
     for (int start = 0; start < keys_seen; start += 64) {
         __syncthreads(); /* the last tile has been read */
@@ -111,13 +110,10 @@ extern "C" __global__ void __launch_bounds__(128) kb464d27cd288_kernel(const flo
             weights[(band * 2 + i) * 17 + part] = e;
             total[i] = total[i] * factor + ((e.x + e.y) + (e.z + e.w));
             top[i] = high;
-#pragma unroll
-            for (int n = 0; n < 1; n++) {
-                sums[i][n].x *= factor;
-                sums[i][n].y *= factor;
-                sums[i][n].z *= factor;
-                sums[i][n].w *= factor;
-            }
+            sums[i][0].x *= factor;
+            sums[i][0].y *= factor;
+            sums[i][0].z *= factor;
+            sums[i][0].w *= factor;
         }
         __syncthreads();
         /* ---- weighted values ---- */
@@ -126,20 +122,17 @@ extern "C" __global__ void __launch_bounds__(128) kb464d27cd288_kernel(const flo
             float4 e[2];
 #pragma unroll
             for (int i = 0; i < 2; i++) e[i] = weights[(band * 2 + i) * 17 + c];
+            const int at = c * 64 + part;
+            const float4 x = values[at];
+            const float4 y = values[at + 16];
+            const float4 z = values[at + 32];
+            const float4 w = values[at + 48];
 #pragma unroll
-            for (int n = 0; n < 1; n++) {
-                const int at = c * 64 + n * 16 + part;
-                const float4 x = values[at];
-                const float4 y = values[at + 16];
-                const float4 z = values[at + 32];
-                const float4 w = values[at + 48];
-#pragma unroll
-                for (int i = 0; i < 2; i++) {
-                    sums[i][n].x += e[i].x * x.x + e[i].y * y.x + e[i].z * z.x + e[i].w * w.x;
-                    sums[i][n].y += e[i].x * x.y + e[i].y * y.y + e[i].z * z.y + e[i].w * w.y;
-                    sums[i][n].z += e[i].x * x.z + e[i].y * y.z + e[i].z * z.z + e[i].w * w.z;
-                    sums[i][n].w += e[i].x * x.w + e[i].y * y.w + e[i].z * z.w + e[i].w * w.w;
-                }
+            for (int i = 0; i < 2; i++) {
+                sums[i][0].x += e[i].x * x.x + e[i].y * y.x + e[i].z * z.x + e[i].w * w.x;
+                sums[i][0].y += e[i].x * x.y + e[i].y * y.y + e[i].z * z.y + e[i].w * w.y;
+                sums[i][0].z += e[i].x * x.z + e[i].y * y.z + e[i].z * z.z + e[i].w * w.z;
+                sums[i][0].w += e[i].x * x.w + e[i].y * y.w + e[i].z * z.w + e[i].w * w.w;
             }
         }
     }
@@ -155,26 +148,23 @@ extern "C" __global__ void __launch_bounds__(128) kb464d27cd288_kernel(const flo
         if (row >= rows) break;
         /* Keys that are all hidden leave 0 / 0. */
         const float inverse = 1.0f / total[i];
+        const int column = part * 4;
+        const float y[4] = {sums[i][0].x, sums[i][0].y, sums[i][0].z, sums[i][0].w};
+        const int col = column;
+        if (col >= 8) continue;
+        float acc[4];
+        for (int e = 0; e < 4; e++) acc[e] = y[e] * inverse;
+        float q0[4];
 #pragma unroll
-        for (int n = 0; n < 1; n++) {
-            const int column = (part + 16 * n) * 4;
-            const float y[4] = {sums[i][n].x, sums[i][n].y, sums[i][n].z, sums[i][n].w};
-            const int col = column;
-            if (col >= 8) continue;
-            float acc[4];
-            for (int e = 0; e < 4; e++) acc[e] = y[e] * inverse;
-            float q0[4];
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                q0[j] = acc[j];
-            }
-            t_write4(b3 + col + 72 * i0 + 8 * row, q0);
+        for (int j = 0; j < 4; j++) {
+            q0[j] = acc[j];
         }
+        t_write4(b3 + col + 72 * i0 + 8 * row, q0);
     }
 }
 
-extern "C" int kb464d27cd288(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k83986fe5efe4(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kb464d27cd288_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
+    T_LAUNCH(k83986fe5efe4_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
     return (int)cudaGetLastError();
 }

@@ -66,7 +66,7 @@ extern "C" int k1823c34fbec5(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(32) k4ba809289859_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
+extern "C" __global__ void __launch_bounds__(32) kaeafe5fd11d6_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -96,16 +96,11 @@ extern "C" __global__ void __launch_bounds__(32) k4ba809289859_kernel(const uint
     t_cp_async_wait<0>();
     __syncthreads();
     uint32_t query[1][1][4];
-#pragma unroll
-    for (int c = 0; c < 1; c++) {
-#pragma unroll
-        for (int g = 0; g < 1; g++) t_ldmatrix_x4(query[c][g], keys + (band + 16 * g + lane % 16) * 24 + 16 * c + lane / 16 * 8);
-    }
+    t_ldmatrix_x4(query[0][0], keys + (band + lane % 16) * 24 + lane / 16 * 8);
     __syncthreads();
     /* ---- block by block of keys ---- */
     float top[1][2], total[1][2], sum[1][2][4] = {};
-#pragma unroll
-    for (int g = 0; g < 1; g++) top[g][0] = top[g][1] = -T_INF_F32, total[g][0] = total[g][1] = 0.0f;
+    top[0][0] = top[0][1] = -T_INF_F32, total[0][0] = total[0][1] = 0.0f;
 #pragma unroll 4
     for (int i = tid; i < 128; i += 32) {
         const int at = i / 2, c = i % 2 * 8;
@@ -146,115 +141,93 @@ extern "C" __global__ void __launch_bounds__(32) k4ba809289859_kernel(const uint
         /* ---- scores ---- */
         float score[1][8][4] = {};
 #pragma unroll
-        for (int c = 0; c < 1; c++) {
-#pragma unroll
-            for (int h = 0; h < 4; h++) {
-                uint32_t y[4];
-                t_ldmatrix_x4(y, key_tile + (16 * h + lane / 16 * 8 + lane % 8) * 24 + 16 * c + lane / 8 % 2 * 8);
-#pragma unroll
-                for (int g = 0; g < 1; g++) {
-                    t_mma_f16(score[g][2 * h], query[c][g], y);
-                    t_mma_f16(score[g][2 * h + 1], query[c][g], y + 2);
-                }
-            }
+        for (int h = 0; h < 4; h++) {
+            uint32_t y[4];
+            t_ldmatrix_x4(y, key_tile + (16 * h + lane / 16 * 8 + lane % 8) * 24 + lane / 8 % 2 * 8);
+            t_mma_f16(score[0][2 * h], query[0][0], y);
+            t_mma_f16(score[0][2 * h + 1], query[0][0], y + 2);
         }
         /* ---- weights ---- */
         const bool whole = start + 64 <= keys_seen;
 #pragma unroll
-        for (int g = 0; g < 1; g++) {
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                if (!whole) {
-                    const int left = keys_seen - start - lane % 4 * 2;
-#pragma unroll
-                    for (int n = 0; n < 16; n++) {
-                        if (n / 2 * 8 + n % 2 >= left) score[g][n / 2][2 * i + n % 2] = -T_INF_F32;
-                    }
-                }
-                float highs[2] = {top[g][i], top[g][i]}; /* largest scores pass over NaN, which shows in the weights */
-#pragma unroll
-                for (int n = 0; n < 16; n++) highs[n % 2] = fmaxf(highs[n % 2], score[g][n / 2][2 * i + n % 2]);
-                float high = fmaxf(highs[0], highs[1]);
-#pragma unroll
-                for (int d = 1; d < 4; d *= 2) high = fmaxf(high, t_shuffle_xor_f32(high, d));
-                /* Nothing seen yet: all weights are 2^-inf. */
-                const float shift = (high == -T_INF_F32 ? 0.0f : high) * 1.4426950408889634f;
-                const float factor = t_weight_f32(top[g][i] * 1.4426950408889634f - shift);
-                float sums[2] = {};
-                top[g][i] = high;
+        for (int i = 0; i < 2; i++) {
+            if (!whole) {
+                const int left = keys_seen - start - lane % 4 * 2;
 #pragma unroll
                 for (int n = 0; n < 16; n++) {
-                    float &x = score[g][n / 2][2 * i + n % 2];
-                    x = t_weight_f32(fmaf(x, 1.4426950408889634f, -shift));
-                    sums[n % 2] += x;
+                    if (n / 2 * 8 + n % 2 >= left) score[0][n / 2][2 * i + n % 2] = -T_INF_F32;
                 }
-                total[g][i] = total[g][i] * factor + (sums[0] + sums[1]);
-#pragma unroll
-                for (int n = 0; n < 2; n++) sum[g][n][2 * i] *= factor, sum[g][n][2 * i + 1] *= factor;
             }
+            float highs[2] = {top[0][i], top[0][i]}; /* largest scores pass over NaN, which shows in the weights */
+#pragma unroll
+            for (int n = 0; n < 16; n++) highs[n % 2] = fmaxf(highs[n % 2], score[0][n / 2][2 * i + n % 2]);
+            float high = fmaxf(highs[0], highs[1]);
+#pragma unroll
+            for (int d = 1; d < 4; d *= 2) high = fmaxf(high, t_shuffle_xor_f32(high, d));
+            /* Nothing seen yet: all weights are 2^-inf. */
+            const float shift = (high == -T_INF_F32 ? 0.0f : high) * 1.4426950408889634f;
+            const float factor = t_weight_f32(top[0][i] * 1.4426950408889634f - shift);
+            float sums[2] = {};
+            top[0][i] = high;
+#pragma unroll
+            for (int n = 0; n < 16; n++) {
+                float &x = score[0][n / 2][2 * i + n % 2];
+                x = t_weight_f32(fmaf(x, 1.4426950408889634f, -shift));
+                sums[n % 2] += x;
+            }
+            total[0][i] = total[0][i] * factor + (sums[0] + sums[1]);
+#pragma unroll
+            for (int n = 0; n < 2; n++) sum[0][n][2 * i] *= factor, sum[0][n][2 * i + 1] *= factor;
         }
         /* ---- weighted values ---- */
 #pragma unroll
         for (int c = 0; c < 4; c++) {
             uint32_t weight[1][4];
 #pragma unroll
-            for (int g = 0; g < 1; g++) {
-#pragma unroll
-                for (int e = 0; e < 4; e++) weight[g][e] = t_pack_f16(score[g][2 * c + e / 2][e % 2 * 2], score[g][2 * c + e / 2][e % 2 * 2 + 1]);
-            }
-#pragma unroll
-            for (int h = 0; h < 1; h++) {
+            for (int e = 0; e < 4; e++) weight[0][e] = t_pack_f16(score[0][2 * c + e / 2][e % 2 * 2], score[0][2 * c + e / 2][e % 2 * 2 + 1]);
+            {
                 uint32_t y[4];
-                t_ldmatrix_x4_trans(y, value_tile + (16 * c + lane % 16) * 24 + 16 * h + lane / 16 * 8);
-#pragma unroll
-                for (int g = 0; g < 1; g++) {
-                    t_mma_f16(sum[g][2 * h], weight[g], y);
-                    t_mma_f16(sum[g][2 * h + 1], weight[g], y + 2);
-                }
+                t_ldmatrix_x4_trans(y, value_tile + (16 * c + lane % 16) * 24 + lane / 16 * 8);
+                t_mma_f16(sum[0][0], weight[0], y);
+                t_mma_f16(sum[0][1], weight[0], y + 2);
             }
         }
     }
 
     /* ---- averages ---- */
 #pragma unroll
-    for (int g = 0; g < 1; g++) {
+    for (int i = 0; i < 2; i++) {
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-#pragma unroll
-            for (int d = 1; d < 4; d *= 2) total[g][i] += t_shuffle_xor_f32(total[g][i], d);
-        }
+        for (int d = 1; d < 4; d *= 2) total[0][i] += t_shuffle_xor_f32(total[0][i], d);
     }
     const int odd = lane % 2;
+    // Even threads have a row, odd ones that 8 below.
+    const int row = first + band + lane / 4 + 8 * odd;
+    const float weights = odd ? total[0][1] : total[0][0];
+    /* Keys that are all hidden leave 0 / 0. */
+    const float inverse = 1.0f / weights;
 #pragma unroll
-    for (int g = 0; g < 1; g++) {
-        // Even threads have a row, odd ones that 8 below.
-        const int row = first + band + 16 * g + lane / 4 + 8 * odd;
-        const float weights = odd ? total[g][1] : total[g][0];
-        /* Keys that are all hidden leave 0 / 0. */
-        const float inverse = 1.0f / weights;
+    for (int n = 0; n < 2; n++) {
+        const float *const d = sum[0][n];
+        const float other0 = T_SHUFFLE_XOR(odd ? d[0] : d[2], 1), other1 = T_SHUFFLE_XOR(odd ? d[1] : d[3], 1);
+        const float four[4] = {odd ? other0 : d[0], odd ? other1 : d[1], odd ? d[2] : other0, odd ? d[3] : other1};
+        if (row >= rows) continue;
+        const int column = 8 * n + lane % 4 / 2 * 4;
+        const int col = column;
+        if (col >= 8) continue;
+        float acc[4];
+        for (int e = 0; e < 4; e++) acc[e] = four[e] * inverse;
+        uint16_t q0[4];
 #pragma unroll
-        for (int n = 0; n < 2; n++) {
-            const float *const d = sum[g][n];
-            const float other0 = T_SHUFFLE_XOR(odd ? d[0] : d[2], 1), other1 = T_SHUFFLE_XOR(odd ? d[1] : d[3], 1);
-            const float four[4] = {odd ? other0 : d[0], odd ? other1 : d[1], odd ? d[2] : other0, odd ? d[3] : other1};
-            if (row >= rows) continue;
-            const int column = 8 * n + lane % 4 / 2 * 4;
-            const int col = column;
-            if (col >= 8) continue;
-            float acc[4];
-            for (int e = 0; e < 4; e++) acc[e] = four[e] * inverse;
-            uint16_t q0[4];
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                q0[j] = t_encode_f16(acc[j]);
-            }
-            t_write4(b3 + col + 72 * i0 + 8 * row, q0);
+        for (int j = 0; j < 4; j++) {
+            q0[j] = t_encode_f16(acc[j]);
         }
+        t_write4(b3 + col + 72 * i0 + 8 * row, q0);
     }
 }
 
-extern "C" int k4ba809289859(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kaeafe5fd11d6(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k4ba809289859_kernel, (unsigned)blocks, 32, 12288, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
+    T_LAUNCH(kaeafe5fd11d6_kernel, (unsigned)blocks, 32, 12288, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
     return (int)cudaGetLastError();
 }

@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128) kcbb8490598dd_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, float *b3) {
+extern "C" __global__ void __launch_bounds__(128) k60628367bac7_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, float *b3) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -26,31 +26,32 @@ extern "C" __global__ void __launch_bounds__(128) kcbb8490598dd_kernel(const uin
         for (int u = 0; u < 2; u++) {
 #pragma unroll
             for (int r = 0; r < 2; r++) {
-                const int key = first + (u * 4 + warp) * 16 + 8 * r + g;
+                const int key = first + (4 * u + warp) * 16 + 8 * r + g;
                 if (key >= last) continue;
 #pragma unroll
-                for (int n = 0; n < 2; n++) t_read4(k_[u][r][n], (const uint32_t *)(k + key * 64 + 32 * n + 8 * t));
+                for (int n = 0; n < 2; n++) {
+                    t_read4(k_[u][r][n], (const uint32_t *)(k + key * 64 + 32 * n + 8 * t));
+                }
             }
         }
 #pragma unroll
         for (int u = 0; u < 2; u++) {
 #pragma unroll
             for (int r = 0; r < 4; r++) {
-                const int key = first + (u * 4 + warp) * 16 + r / 2 * 8 + 2 * t + r % 2;
-#pragma unroll
-                for (int n = 0; n < 1; n++) {
-                    if (key < last) {
-                        t_read4(v_[u][r][n], (const uint32_t *)(v + key * 64 + 64 * n + 8 * g));
-                    } else {
-                        for (int e = 0; e < 4; e++) v_[u][r][n][e] = 0;
-                    }
+                const int key = first + (4 * u + warp) * 16 + r / 2 * 8 + 2 * t + r % 2;
+                if (key < last) {
+                    t_read4(v_[u][r][0], (const uint32_t *)(v + key * 64 + 8 * g));
+                } else {
+                    for (int e = 0; e < 4; e++) v_[u][r][0][e] = 0;
                 }
             }
         }
     }
     if (g % 4 < 2) {
 #pragma unroll
-        for (int n = 0; n < 2; n++) t_read4(query[n], (const uint32_t *)(q + (g % 4) * 64 + 32 * n + 8 * t));
+        for (int n = 0; n < 2; n++) {
+            t_read4(query[n], (const uint32_t *)(q + (g % 4) * 64 + 32 * n + 8 * t));
+        }
     }
     /* ---- block by block of keys ---- */
     /* Of queries t % 2 * 2 and the next. */
@@ -75,10 +76,12 @@ extern "C" __global__ void __launch_bounds__(128) kcbb8490598dd_kernel(const uin
             for (int u = 0; u < 2; u++) {
 #pragma unroll
                 for (int r = 0; r < 2; r++) {
-                    const int key = next + (u * 4 + warp) * 16 + 8 * r + g;
+                    const int key = next + (4 * u + warp) * 16 + 8 * r + g;
                     if (key >= last) continue;
 #pragma unroll
-                    for (int n = 0; n < 2; n++) t_read4(k_[u][r][n], (const uint32_t *)(k + key * 64 + 32 * n + 8 * t));
+                    for (int n = 0; n < 2; n++) {
+                        t_read4(k_[u][r][n], (const uint32_t *)(k + key * 64 + 32 * n + 8 * t));
+                    }
                 }
             }
         }
@@ -88,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(128) kcbb8490598dd_kernel(const uin
         for (int u = 0; u < 2; u++) {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const int key = start + (u * 4 + warp) * 16 + e / 2 * 8 + g;
+                const int key = start + (4 * u + warp) * 16 + e / 2 * 8 + g;
                 float x = -T_INF_F32;
                 if (key < last) x = score[u][e] * 0.125f;
                 score[u][e] = x;
@@ -129,18 +132,15 @@ extern "C" __global__ void __launch_bounds__(128) kcbb8490598dd_kernel(const uin
                 weights[r] = t_transpose(t < 2 ? near : rest);
             }
 #pragma unroll
-            for (int n = 0; n < 1; n++) {
+            for (int i = 0; i < 4; i++) {
+                uint32_t columns[4]; /* 2 i and 2 i + 1 of the eight of this thread, each of two pairs of keys */
 #pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    uint32_t columns[4]; /* 2 i and 2 i + 1 of the eight of this thread, each of two pairs of keys */
-#pragma unroll
-                    for (int r = 0; r < 2; r++) {
-                        const uint32_t x = v_[u][2 * r][n][i], y = v_[u][2 * r + 1][n][i];
-                        columns[2 * r] = (x & 0xffffu) | y << 16;
-                        columns[2 * r + 1] = x >> 16 | (y & 0xffff0000u);
-                    }
-                    t_mma_f16(sum[4 * n + i], columns, weights);
+                for (int r = 0; r < 2; r++) {
+                    const uint32_t x = v_[u][2 * r][0][i], y = v_[u][2 * r + 1][0][i];
+                    columns[2 * r] = (x & 0xffffu) | y << 16;
+                    columns[2 * r + 1] = x >> 16 | (y & 0xffff0000u);
                 }
+                t_mma_f16(sum[i], columns, weights);
             }
         }
         if (next < last) {
@@ -148,14 +148,11 @@ extern "C" __global__ void __launch_bounds__(128) kcbb8490598dd_kernel(const uin
             for (int u = 0; u < 2; u++) {
 #pragma unroll
                 for (int r = 0; r < 4; r++) {
-                    const int key = next + (u * 4 + warp) * 16 + r / 2 * 8 + 2 * t + r % 2;
-#pragma unroll
-                    for (int n = 0; n < 1; n++) {
-                        if (key < last) {
-                            t_read4(v_[u][r][n], (const uint32_t *)(v + key * 64 + 64 * n + 8 * g));
-                        } else {
-                            for (int e = 0; e < 4; e++) v_[u][r][n][e] = 0;
-                        }
+                    const int key = next + (4 * u + warp) * 16 + r / 2 * 8 + 2 * t + r % 2;
+                    if (key < last) {
+                        t_read4(v_[u][r][0], (const uint32_t *)(v + key * 64 + 8 * g));
+                    } else {
+                        for (int e = 0; e < 4; e++) v_[u][r][0][e] = 0;
                     }
                 }
             }
@@ -179,21 +176,19 @@ extern "C" __global__ void __launch_bounds__(128) kcbb8490598dd_kernel(const uin
         }
         factors[e] = t_exp_f32(top[e] - (high == -T_INF_F32 ? 0.0f : high));
         total[e] *= factors[e];
-#pragma unroll
         for (int d = 4; d < 32; d *= 2) total[e] += t_shuffle_xor_f32(total[e], d);
         if (tid % 32 < 2 && h < 2) totals[h * 4 + warp] = total[e];
     }
     /* Threads that have the same queries' sums, and what is left of them, exchange halves of their columns. Of a sum that is no
     finite number nothing is left. */
     const bool left = t >= 2;
-#pragma unroll
-    for (int n = 0; n < 1; n++) {
+    {
         float both[2][4];
 #pragma unroll
         for (int i = 0; i < 2; i++) {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const float low = sum[4 * n + i][e], high = sum[4 * n + 2 + i][e];
+                const float low = sum[i][e], high = sum[2 + i][e];
                 const float mine = left ? high : low, other = t_shuffle_xor_f32(left ? low : high, 2);
                 const float whole = left ? other : mine;
                 both[e % 2][2 * i + e / 2] = (t_abs_f32(whole) < T_INF_F32 ? mine + other : whole) * factors[e % 2];
@@ -202,32 +197,33 @@ extern "C" __global__ void __launch_bounds__(128) kcbb8490598dd_kernel(const uin
 #pragma unroll
         for (int e = 0; e < 2; e++) {
             const int h = t % 2 * 2 + e;
-            if (h < 2) t_write4(sums + (h * 4 + warp) * 64 + 64 * n + 8 * g + t / 2 * 4, both[e]);
+            if (h < 2) t_write4(sums + (h * 4 + warp) * 64 + 8 * g + t / 2 * 4, both[e]);
         }
     }
     __syncthreads();
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        float all = totals[h * 4];
-        for (int i = 1; i < 4; i++) all += totals[h * 4 + i];
+        float all = totals[4 * h];
+        for (int i = 1; i < 4; i++) all += totals[4 * h + i];
         float *part_ = b3 + ((number * 2 + h) * 3 + split) * 66;
         if (tid == 0) {
-            float high = tops[h * 4];
-            for (int i = 1; i < 4; i++) high = tops[h * 4 + i] > high ? tops[h * 4 + i] : high;
+            float high = tops[4 * h];
+            for (int i = 1; i < 4; i++) high = tops[4 * h + i] > high ? tops[4 * h + i] : high;
             part_[64] = high;
             part_[65] = all;
         }
+
         for (int col = tid; col < 64; col += 128) {
-            float x = sums[h * 256 + col];
-            for (int i = 1; i < 4; i++) x += sums[(h * 4 + i) * 64 + col];
+            float x = sums[256 * h + col];
+            for (int i = 1; i < 4; i++) x += sums[(4 * h + i) * 64 + col];
             part_[col] = x;
         }
     }
 }
 
-extern "C" int kcbb8490598dd(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k60628367bac7(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kcbb8490598dd_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (float *)buf[3]);
+    T_LAUNCH(k60628367bac7_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (float *)buf[3]);
     return (int)cudaGetLastError();
 }
 

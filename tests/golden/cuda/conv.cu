@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) k1a738e13c015_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256, 2) kbde12c3f6d78_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -24,16 +24,15 @@ extern "C" __global__ void __launch_bounds__(256, 2) k1a738e13c015_kernel(const 
     bool a_in[1];
     int a_m0[1];
     int a_m1[1];
-#pragma unroll
-    for (int i = 0; i < 1; i++) {
-        const int line = tile_m * 64 + a_line + i * 64;
+    {
+        const int line = tile_m * 64 + a_line;
         const int m1 = line % 7;
         int line_rest = line / 7;
         const int m0 = line_rest;
-        a_at[i] = 112 * m0 + 16 * m1 - 128;
-        a_in[i] = line < rows;
-        a_m0[i] = m0;
-        a_m1[i] = m1;
+        a_at[0] = 112 * m0 + 16 * m1 - 128;
+        a_in[0] = line < rows;
+        a_m0[0] = m0;
+        a_m1[0] = m1;
     }
 
     const int b_k = tid / 16, b_line = tid % 16 * 4;
@@ -59,20 +58,18 @@ extern "C" __global__ void __launch_bounds__(256, 2) k1a738e13c015_kernel(const 
                 const int place = at_k + a_k;
                 const int k2 = place;
                 const int step = 112 * k0 + 16 * k1 + k2;
-#pragma unroll
-                for (int i = 0; i < 1; i++) {
-                    const bool inside = a_in[i] && place < 16 && (((0 <= (k0 + a_m0[i] - 1)) && ((k0 + a_m0[i] - 1) < 7)) && ((0 <= (k1 + a_m1[i] - 1)) && ((k1 + a_m1[i] - 1) < 7)));
-                    for (int j = 0; j < 4; j++) a_next[i][j] = 0;
-                    if (inside) t_read4(a_next[i], b0 + a_at[i] + step);
+                {
+                    const bool inside = a_in[0] && place < 16 && (((0 <= (k0 + a_m0[0] - 1)) && ((k0 + a_m0[0] - 1) < 7)) && ((0 <= (k1 + a_m1[0] - 1)) && ((k1 + a_m1[0] - 1) < 7)));
+                    for (int j = 0; j < 4; j++) a_next[0][j] = 0;
+                    if (inside) t_read4(a_next[0], b0 + a_at[0] + step);
                 }
             }
-#pragma unroll
-            for (int i = 0; i < 1; i++) {
-                const int place = at_k + b_k + i * 16;
+            {
+                const int place = at_k + b_k;
                 const int k2 = place;
                 const bool inside = b_in && place < 16;
-                for (int j = 0; j < 4; j++) b_next[i][j] = 0;
-                if (inside) t_read4(b_next[i], b1 + b_at + 1152 * k0 + 384 * k1 + 24 * k2);
+                for (int j = 0; j < 4; j++) b_next[0][j] = 0;
+                if (inside) t_read4(b_next[0], b1 + b_at + 1152 * k0 + 384 * k1 + 24 * k2);
             }
         }
         if (s > first) {
@@ -80,10 +77,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) k1a738e13c015_kernel(const 
 #pragma unroll
             for (int at = 0; at < 16; at++) {
                 packet x[1], y[1];
-#pragma unroll
-                for (int g = 0; g < 1; g++) x[g] = a_tile[now][at][first_row / 4 + 4 * g];
-#pragma unroll
-                for (int h = 0; h < 1; h++) y[h] = b_tile[now][at][first_column / 4 + 8 * h];
+                x[0] = a_tile[now][at][first_row / 4];
+                y[0] = b_tile[now][at][first_column / 4];
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
 #pragma unroll
@@ -92,18 +87,16 @@ extern "C" __global__ void __launch_bounds__(256, 2) k1a738e13c015_kernel(const 
             }
         }
         if (s < last) {
-#pragma unroll
-            for (int i = 0; i < 1; i++) {
-                const int line = a_line + i * 64;
+            {
+                const int line = a_line;
                 for (int j = 0; j < 4; j++) {
-                    a_tile[s & 1][a_k + j][line / 4].at[line % 4] = a_next[i][j];
+                    a_tile[s & 1][a_k + j][line / 4].at[line % 4] = a_next[0][j];
                 }
             }
-#pragma unroll
-            for (int i = 0; i < 1; i++) {
+            {
                 packet whole;
-                for (int j = 0; j < 4; j++) whole.at[j] = b_next[i][j];
-                b_tile[s & 1][b_k + i * 16][b_line / 4] = whole;
+                for (int j = 0; j < 4; j++) whole.at[j] = b_next[0][j];
+                b_tile[s & 1][b_k][b_line / 4] = whole;
             }
         }
         __syncthreads();
@@ -117,23 +110,20 @@ extern "C" __global__ void __launch_bounds__(256, 2) k1a738e13c015_kernel(const 
         const int m1 = row % 7;
         int row_rest = row / 7;
         const int m0 = row_rest;
+        const int column = tile_n * 64 + first_column;
+        if (column >= columns) { continue; }
+        const int n0 = column;
+        float q0[4];
 #pragma unroll
-        for (int h = 0; h < 1; h++) {
-            const int column = tile_n * 64 + first_column + 32 * h;
-            if (column >= columns) { continue; }
-            const int n0 = column;
-            float q0[4];
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                q0[j] = sum[i][4 * h + j];
-            }
-            t_write4(b2 + 168 * m0 + 24 * m1 + n0 + 1176 * parts, q0);
+        for (int j = 0; j < 4; j++) {
+            q0[j] = sum[i][j];
         }
+        t_write4(b2 + 168 * m0 + 24 * m1 + n0 + 1176 * parts, q0);
     }
 }
 
-extern "C" int k1a738e13c015(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kbde12c3f6d78(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k1a738e13c015_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(kbde12c3f6d78_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }

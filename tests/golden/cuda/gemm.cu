@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) k5129edaa95a5_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
+extern "C" __global__ void __launch_bounds__(128, 4) kcb521b2a3ad4_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
     const int64_t block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -22,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k5129edaa95a5_kernel(const 
     bool a_in[16];
 #pragma unroll
     for (int i = 0; i < 16; i++) {
-        const int64_t line = tile_m * 64 + a_line + i * 4;
+        const int64_t line = tile_m * 64 + a_line + 4 * i;
         const int64_t m0 = line;
         a_at[i] = 29 * m0;
         a_in[i] = line < rows;
@@ -55,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k5129edaa95a5_kernel(const 
             }
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                const int64_t place = at_k + b_k + i * 16;
+                const int64_t place = at_k + b_k + 16 * i;
                 const int64_t k0 = place;
                 const bool inside = b_in && place < 29;
                 for (int j = 0; j < 4; j++) b_next[i][j] = 0;
@@ -67,10 +67,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) k5129edaa95a5_kernel(const 
 #pragma unroll
             for (int at = 0; at < 32; at++) {
                 packet x[1], y[1];
-#pragma unroll
-                for (int g = 0; g < 1; g++) x[g] = a_tile[now][at][first_row / 4 + 4 * g];
-#pragma unroll
-                for (int h = 0; h < 1; h++) y[h] = b_tile[now][at][first_column / 4 + 8 * h];
+                x[0] = a_tile[now][at][first_row / 4];
+                y[0] = b_tile[now][at][first_column / 4];
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
 #pragma unroll
@@ -81,14 +79,14 @@ extern "C" __global__ void __launch_bounds__(128, 4) k5129edaa95a5_kernel(const 
         if (s < last) {
 #pragma unroll
             for (int i = 0; i < 16; i++) {
-                const int line = a_line + i * 4;
+                const int line = a_line + 4 * i;
                 a_tile[s & 1][a_k][line / 4].at[line % 4] = a_next[i];
             }
 #pragma unroll
             for (int i = 0; i < 2; i++) {
                 packet whole;
                 for (int j = 0; j < 4; j++) whole.at[j] = b_next[i][j];
-                b_tile[s & 1][b_k + i * 16][b_line / 4] = whole;
+                b_tile[s & 1][b_k + 16 * i][b_line / 4] = whole;
             }
         }
         __syncthreads();
@@ -100,22 +98,19 @@ extern "C" __global__ void __launch_bounds__(128, 4) k5129edaa95a5_kernel(const 
         const int64_t row = tile_m * 64 + first_row + i / 4 * 16 + i % 4;
         if (row >= rows) { continue; }
         const int64_t m0 = row;
+        const int64_t column = tile_n * 32 + first_column;
 #pragma unroll
-        for (int h = 0; h < 1; h++) {
-            const int64_t column = tile_n * 32 + first_column + 32 * h;
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                const int64_t place = column + j;
-                if (place >= columns) { continue; }
-                const int64_t n0 = place;
-                const float v0 = t_max_f32((sum[i][4 * h + j] + b2[n0]), 0.0f);
-                b3[37 * m0 + n0] = v0;
-            }
+        for (int j = 0; j < 4; j++) {
+            const int64_t place = column + j;
+            if (place >= columns) { continue; }
+            const int64_t n0 = place;
+            const float v0 = t_max_f32((sum[i][j] + b2[n0]), 0.0f);
+            b3[37 * m0 + n0] = v0;
         }
     }
 }
 
-extern "C" int k5129edaa95a5(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(k5129edaa95a5_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
+extern "C" int kcb521b2a3ad4(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(kcb521b2a3ad4_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
     return (int)cudaGetLastError();
 }

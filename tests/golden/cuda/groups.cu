@@ -3,7 +3,7 @@
 #include "t_group.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(512, 1) kb91eee1f48ab_kernel(const float *b0, const float *b1, float *b2, T_MAP a_map, T_MAP b_map) {
+extern "C" __global__ void __launch_bounds__(512, 1) k5ff32cd7b7f5_kernel(const float *b0, const float *b1, float *b2, T_MAP a_map, T_MAP b_map) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) kb91eee1f48ab_kernel(const 
                 const int now = stage * 32768;
                 {
                     t_barrier_expect(&full[stage], 24576);
-                    t_copy_tile(memory + now + 0, a_map, &full[stage], (int)(s * 64), (int)(tile_m * 128), (int)0);
+                    t_copy_tile(memory + now, a_map, &full[stage], (int)(s * 64), (int)(tile_m * 128), (int)0);
                     t_copy_tile(memory + now + 16384, b_map, &full[stage], (int)(s * 64), (int)(tile_n * 64), (int)0);
                 }
                 if (++stage == 6) stage = 0, parity ^= 1;
@@ -237,17 +237,17 @@ extern "C" __global__ void __launch_bounds__(512, 1) kb91eee1f48ab_kernel(const 
     }
 }
 
-extern "C" int kb91eee1f48ab(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k5ff32cd7b7f5(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
     t_tensor_map a_map;
-    const int a_failed = t_map_tiles(&a_map, (const uint16_t *)buf[0] + 0, {1024, 1024, 1}, {2048, 2097152}, 3, 128);
+    const int a_failed = t_map_tiles(&a_map, (const uint16_t *)buf[0], {1024, 1024, 1}, {2048, 2097152}, 3, 128);
     if (a_failed) return a_failed;
     t_tensor_map b_map;
-    const int b_failed = t_map_tiles(&b_map, (const uint16_t *)buf[1] + 0, {1024, 1024, 1}, {2048, 2097152}, 3, 64);
+    const int b_failed = t_map_tiles(&b_map, (const uint16_t *)buf[1], {1024, 1024, 1}, {2048, 2097152}, 3, 64);
     if (b_failed) return b_failed;
     if (blocks > 132) blocks = 132;
-    const cudaError_t status = cudaFuncSetAttribute(kb91eee1f48ab_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 215184);
+    const cudaError_t status = cudaFuncSetAttribute(k5ff32cd7b7f5_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 215184);
     if (status != cudaSuccess) return (int)status;
-    T_LAUNCH(kb91eee1f48ab_kernel, (unsigned)blocks, 512, 215184, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2], a_map, b_map);
+    T_LAUNCH(k5ff32cd7b7f5_kernel, (unsigned)blocks, 512, 215184, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2], a_map, b_map);
     return (int)cudaGetLastError();
 }

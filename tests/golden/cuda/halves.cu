@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) ke5b7ca02d4c1_kernel(const uint16_t *b0, const uint16_t *b1, uint16_t *b2) {
+extern "C" __global__ void __launch_bounds__(128, 4) k28c5b1394074_kernel(const uint16_t *b0, const uint16_t *b1, uint16_t *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) ke5b7ca02d4c1_kernel(const 
     bool a_in[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int line = tile_m * 32 + a_line + i * 16;
+        const int line = tile_m * 32 + a_line + 16 * i;
         const int m0 = line;
         a_at[i] = 48 * m0;
         a_in[i] = line < rows;
@@ -54,17 +54,17 @@ extern "C" __global__ void __launch_bounds__(128, 4) ke5b7ca02d4c1_kernel(const 
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
                     const bool inside = a_in[i] && place < 48;
-                    uint16_t *const to = &a_tile[s % 4][a_line + i * 16][a_k];
+                    uint16_t *const to = &a_tile[s % 4][a_line + 16 * i][a_k];
                     if (inside) t_cp_async16(to, b0 + a_at[i] + step);
                     else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
                 }
             }
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                const int place = at_k + b_k + i * 32;
+                const int place = at_k + b_k + 32 * i;
                 const int k0 = place;
                 const bool inside = b_in && place < 48;
-                uint16_t *const to = &b_tile[s % 4][b_k + i * 32][b_line];
+                uint16_t *const to = &b_tile[s % 4][b_k + 32 * i][b_line];
                 if (inside) t_cp_async16(to, b1 + b_at + 32 * k0);
                 else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
             }
@@ -75,19 +75,10 @@ extern "C" __global__ void __launch_bounds__(128, 4) ke5b7ca02d4c1_kernel(const 
 #pragma unroll
             for (int at = 0; at < 64; at += 16) {
                 uint32_t x[1][4], y[1][4];
+                t_ldmatrix_x4(x[0], &a_tile[now][warp_row + lane % 16][at + lane / 16 * 8]);
+                t_ldmatrix_x4_trans(y[0], &b_tile[now][at + lane % 16][warp_column + lane / 16 * 8]);
 #pragma unroll
-                for (int g = 0; g < 1; g++) {
-                    t_ldmatrix_x4(x[g], &a_tile[now][warp_row + 16 * g + lane % 16][at + lane / 16 * 8]);
-                }
-#pragma unroll
-                for (int h = 0; h < 1; h++) {
-                    t_ldmatrix_x4_trans(y[h], &b_tile[now][at + lane % 16][warp_column + 16 * h + lane / 16 * 8]);
-                }
-#pragma unroll
-                for (int g = 0; g < 1; g++) {
-#pragma unroll
-                    for (int h = 0; h < 2; h++) t_mma_f16(sum[g][h], x[g], &y[h / 2][h % 2 * 2]);
-                }
+                for (int h = 0; h < 2; h++) t_mma_f16(sum[0][h], x[0], &y[h / 2][h % 2 * 2]);
             }
         }
     }
@@ -96,31 +87,28 @@ extern "C" __global__ void __launch_bounds__(128, 4) ke5b7ca02d4c1_kernel(const 
     // Neighbouring threads exchange halves, so that each has four neighbours of one row: even ones of row lane / 4, odd
     // ones of that 8 below.
     const int odd = lane % 2;
+    const int row = tile_m * 32 + warp_row + lane / 4 + 8 * odd;
+    const int m0 = row;
 #pragma unroll
-    for (int g = 0; g < 1; g++) {
-        const int row = tile_m * 32 + warp_row + 16 * g + lane / 4 + 8 * odd;
-        const int m0 = row;
+    for (int h = 0; h < 2; h++) {
+        const float *const d = sum[0][h];
+        const float other0 = T_SHUFFLE_XOR(odd ? d[0] : d[2], 1), other1 = T_SHUFFLE_XOR(odd ? d[1] : d[3], 1);
+        const float four[4] = {odd ? other0 : d[0], odd ? other1 : d[1], odd ? d[2] : other0, odd ? d[3] : other1};
+        const int column = tile_n * 32 + warp_column + 8 * h + lane % 4 / 2 * 4;
+        if (row >= rows) continue;
+        if (column >= columns) continue;
+        const int n0 = column;
+        uint16_t q0[4];
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const float *const d = sum[g][h];
-            const float other0 = T_SHUFFLE_XOR(odd ? d[0] : d[2], 1), other1 = T_SHUFFLE_XOR(odd ? d[1] : d[3], 1);
-            const float four[4] = {odd ? other0 : d[0], odd ? other1 : d[1], odd ? d[2] : other0, odd ? d[3] : other1};
-            const int column = tile_n * 32 + warp_column + 8 * h + lane % 4 / 2 * 4;
-            if (row >= rows) continue;
-            if (column >= columns) continue;
-            const int n0 = column;
-            uint16_t q0[4];
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                q0[j] = t_encode_f16(four[j]);
-            }
-            t_write4(b2 + 32 * m0 + n0, q0);
+        for (int j = 0; j < 4; j++) {
+            q0[j] = t_encode_f16(four[j]);
         }
+        t_write4(b2 + 32 * m0 + n0, q0);
     }
 }
 
-extern "C" int ke5b7ca02d4c1(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k28c5b1394074(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(ke5b7ca02d4c1_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (uint16_t *)buf[2]);
+    T_LAUNCH(k28c5b1394074_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (uint16_t *)buf[2]);
     return (int)cudaGetLastError();
 }

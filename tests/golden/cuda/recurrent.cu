@@ -7,7 +7,7 @@ T_FN float t_sigmoid_f32(float x) {
     return ((x < 0.0f) ? v0 : 1.0f) / (v0 + 1.0f);
 }
 
-extern "C" __global__ void __launch_bounds__(160) k1cb365e98a0f_kernel(const float *b0, float *b1, const float *b2) {
+extern "C" __global__ void __launch_bounds__(160) k7cbdf9772a98_kernel(const float *b0, float *b1, const float *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -74,7 +74,9 @@ extern "C" __global__ void __launch_bounds__(160) k1cb365e98a0f_kernel(const flo
                 for (int r = 0; r < 2; r++) {
                     const float x = hidden[now][r][e];
 #pragma unroll
-                    for (int g = 0; g < 4; g++) sum[g][r] += kept0[u][g][i] * x;
+                    for (int g = 0; g < 4; g++) {
+                        sum[g][r] += kept0[u][g][i] * x;
+                    }
                 }
             }
 #pragma unroll
@@ -105,8 +107,8 @@ extern "C" __global__ void __launch_bounds__(160) k1cb365e98a0f_kernel(const flo
     /* ---- states at the end ---- */
 }
 
-extern "C" int k1cb365e98a0f(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k7cbdf9772a98(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k1cb365e98a0f_kernel, (unsigned)blocks, 160, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
+    T_LAUNCH(k7cbdf9772a98_kernel, (unsigned)blocks, 160, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
     return (int)cudaGetLastError();
 }

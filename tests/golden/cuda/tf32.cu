@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) kc1db0fafdf90_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(128, 4) k9ab55919bb39_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) kc1db0fafdf90_kernel(const 
     int a_m1[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int line = tile_m * 32 + a_line + i * 16;
+        const int line = tile_m * 32 + a_line + 16 * i;
         const int m1 = line % 28;
         int line_rest = line / 28;
         const int m0 = line_rest;
@@ -64,17 +64,17 @@ extern "C" __global__ void __launch_bounds__(128, 4) kc1db0fafdf90_kernel(const 
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
                     const bool inside = a_in[i] && place < 32 && (((0 <= (k0 + a_m0[i] - 1)) && ((k0 + a_m0[i] - 1) < 28)) && ((0 <= (k1 + a_m1[i] - 1)) && ((k1 + a_m1[i] - 1) < 28)));
-                    float *const to = &a_tile[s % 4][a_line + i * 16][a_k];
+                    float *const to = &a_tile[s % 4][a_line + 16 * i][a_k];
                     if (inside) t_cp_async16(to, b0 + a_at[i] + step);
                     else *(t_packet<float, 4> *)to = t_packet<float, 4>();
                 }
             }
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                const int place = at_k + b_k + i * 16;
+                const int place = at_k + b_k + 16 * i;
                 const int k2 = place;
                 const bool inside = b_in && place < 32;
-                float *const to = &b_tile[s % 4][b_k + i * 16][b_line];
+                float *const to = &b_tile[s % 4][b_k + 16 * i][b_line];
                 if (inside) t_cp_async16(to, b1 + b_at + 4608 * k0 + 1536 * k1 + 48 * k2);
                 else *(t_packet<float, 4> *)to = t_packet<float, 4>();
             }
@@ -85,33 +85,24 @@ extern "C" __global__ void __launch_bounds__(128, 4) kc1db0fafdf90_kernel(const 
 #pragma unroll 2
             for (int at = 0; at < 32; at += 8) {
                 uint32_t x[1][4], y[1][4], x_rest[1][4], y_rest[1][4];
+                t_ldmatrix_x4(x[0], &a_tile[now][warp_row + lane % 16][at + lane / 16 * 4]);
 #pragma unroll
-                for (int g = 0; g < 1; g++) {
-                    t_ldmatrix_x4(x[g], &a_tile[now][warp_row + 16 * g + lane % 16][at + lane / 16 * 4]);
+                for (int e = 0; e < 4; e++) t_split_tf32(x[0][e], x_rest[0][e]);
 #pragma unroll
-                    for (int e = 0; e < 4; e++) t_split_tf32(x[g][e], x_rest[g][e]);
-                }
+                for (int e = 0; e < 4; e++) y[0][e] = T_BITS_F32(b_tile[now][at + lane % 4 + e % 2 * 4][warp_column + lane / 4 + e / 2 * 8]);
 #pragma unroll
-                for (int h = 0; h < 1; h++) {
+                for (int e = 0; e < 4; e++) t_split_tf32(y[0][e], y_rest[0][e]);
+                float part[2][4] = {};
 #pragma unroll
-                    for (int e = 0; e < 4; e++) y[h][e] = T_BITS_F32(b_tile[now][at + lane % 4 + e % 2 * 4][warp_column + 16 * h + lane / 4 + e / 2 * 8]);
+                for (int h = 0; h < 2; h++) t_mma_tf32(part[h], x_rest[0], &y[h / 2][h % 2 * 2]);
 #pragma unroll
-                    for (int e = 0; e < 4; e++) t_split_tf32(y[h][e], y_rest[h][e]);
-                }
+                for (int h = 0; h < 2; h++) t_mma_tf32(part[h], x[0], &y_rest[h / 2][h % 2 * 2]);
 #pragma unroll
-                for (int g = 0; g < 1; g++) {
-                    float part[2][4] = {};
+                for (int h = 0; h < 2; h++) t_mma_tf32(part[h], x[0], &y[h / 2][h % 2 * 2]);
 #pragma unroll
-                    for (int h = 0; h < 2; h++) t_mma_tf32(part[h], x_rest[g], &y[h / 2][h % 2 * 2]);
+                for (int h = 0; h < 2; h++) {
 #pragma unroll
-                    for (int h = 0; h < 2; h++) t_mma_tf32(part[h], x[g], &y_rest[h / 2][h % 2 * 2]);
-#pragma unroll
-                    for (int h = 0; h < 2; h++) t_mma_tf32(part[h], x[g], &y[h / 2][h % 2 * 2]);
-#pragma unroll
-                    for (int h = 0; h < 2; h++) {
-#pragma unroll
-                        for (int e = 0; e < 4; e++) sum[g][h][e] += part[h][e];
-                    }
+                    for (int e = 0; e < 4; e++) sum[0][h][e] += part[h][e];
                 }
             }
         }
@@ -149,33 +140,30 @@ extern "C" __global__ void __launch_bounds__(128, 4) kc1db0fafdf90_kernel(const 
     // Neighbouring threads exchange halves, so that each has four neighbours of one row: even ones of row lane / 4, odd
     // ones of that 8 below.
     const int odd = lane % 2;
+    const int row = tile_m * 32 + warp_row + lane / 4 + 8 * odd;
+    const int m1 = row % 28;
+    int row_rest = row / 28;
+    const int m0 = row_rest;
 #pragma unroll
-    for (int g = 0; g < 1; g++) {
-        const int row = tile_m * 32 + warp_row + 16 * g + lane / 4 + 8 * odd;
-        const int m1 = row % 28;
-        int row_rest = row / 28;
-        const int m0 = row_rest;
+    for (int h = 0; h < 2; h++) {
+        const float *const d = sum[0][h];
+        const float other0 = T_SHUFFLE_XOR(odd ? d[0] : d[2], 1), other1 = T_SHUFFLE_XOR(odd ? d[1] : d[3], 1);
+        const float four[4] = {odd ? other0 : d[0], odd ? other1 : d[1], odd ? d[2] : other0, odd ? d[3] : other1};
+        const int column = tile_n * 32 + warp_column + 8 * h + lane % 4 / 2 * 4;
+        if (row >= rows) continue;
+        if (column >= columns) continue;
+        const int n0 = column;
+        float q0[4];
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const float *const d = sum[g][h];
-            const float other0 = T_SHUFFLE_XOR(odd ? d[0] : d[2], 1), other1 = T_SHUFFLE_XOR(odd ? d[1] : d[3], 1);
-            const float four[4] = {odd ? other0 : d[0], odd ? other1 : d[1], odd ? d[2] : other0, odd ? d[3] : other1};
-            const int column = tile_n * 32 + warp_column + 8 * h + lane % 4 / 2 * 4;
-            if (row >= rows) continue;
-            if (column >= columns) continue;
-            const int n0 = column;
-            float q0[4];
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                q0[j] = four[j];
-            }
-            t_write4(b2 + 1344 * m0 + 48 * m1 + n0, q0);
+        for (int j = 0; j < 4; j++) {
+            q0[j] = four[j];
         }
+        t_write4(b2 + 1344 * m0 + 48 * m1 + n0, q0);
     }
 }
 
-extern "C" int kc1db0fafdf90(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k9ab55919bb39(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kc1db0fafdf90_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k9ab55919bb39_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }

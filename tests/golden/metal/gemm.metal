@@ -3,7 +3,7 @@
 #include "t_packet.h"
 
 [[max_total_threads_per_threadgroup(128)]]
-kernel void kb5208aa75c48(
+kernel void k9095f385f855(
     device const float *b0 [[buffer(0)]],
     device const float *b1 [[buffer(1)]],
     device const float *b2 [[buffer(2)]],
@@ -28,7 +28,7 @@ kernel void kb5208aa75c48(
     bool a_in[16];
 #pragma unroll
     for (int i = 0; i < 16; i++) {
-        const int64_t line = tile_m * 64 + a_line + i * 4;
+        const int64_t line = tile_m * 64 + a_line + 4 * i;
         const int64_t m0 = line;
         a_at[i] = 29 * m0;
         a_in[i] = line < rows;
@@ -61,7 +61,7 @@ kernel void kb5208aa75c48(
             }
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                const int64_t place = at_k + b_k + i * 16;
+                const int64_t place = at_k + b_k + 16 * i;
                 const int64_t k0 = place;
                 const bool inside = b_in && place < 29;
                 for (int j = 0; j < 4; j++) b_next[i][j] = 0;
@@ -73,10 +73,8 @@ kernel void kb5208aa75c48(
 #pragma unroll
             for (int at = 0; at < 32; at++) {
                 packet x[1], y[1];
-#pragma unroll
-                for (int g = 0; g < 1; g++) x[g] = a_tile[now][at][first_row / 4 + 4 * g];
-#pragma unroll
-                for (int h = 0; h < 1; h++) y[h] = b_tile[now][at][first_column / 4 + 8 * h];
+                x[0] = a_tile[now][at][first_row / 4];
+                y[0] = b_tile[now][at][first_column / 4];
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
 #pragma unroll
@@ -87,14 +85,14 @@ kernel void kb5208aa75c48(
         if (s < last) {
 #pragma unroll
             for (int i = 0; i < 16; i++) {
-                const int line = a_line + i * 4;
+                const int line = a_line + 4 * i;
                 a_tile[s & 1][a_k][line / 4].at[line % 4] = a_next[i];
             }
 #pragma unroll
             for (int i = 0; i < 2; i++) {
                 packet whole;
                 for (int j = 0; j < 4; j++) whole.at[j] = b_next[i][j];
-                b_tile[s & 1][b_k + i * 16][b_line / 4] = whole;
+                b_tile[s & 1][b_k + 16 * i][b_line / 4] = whole;
             }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -106,17 +104,14 @@ kernel void kb5208aa75c48(
         const int64_t row = tile_m * 64 + first_row + i / 4 * 16 + i % 4;
         if (row >= rows) { continue; }
         const int64_t m0 = row;
+        const int64_t column = tile_n * 32 + first_column;
 #pragma unroll
-        for (int h = 0; h < 1; h++) {
-            const int64_t column = tile_n * 32 + first_column + 32 * h;
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                const int64_t place = column + j;
-                if (place >= columns) { continue; }
-                const int64_t n0 = place;
-                const float v0 = t_max_f32((sum[i][4 * h + j] + b2[n0]), 0.0f);
-                b3[37 * m0 + n0] = v0;
-            }
+        for (int j = 0; j < 4; j++) {
+            const int64_t place = column + j;
+            if (place >= columns) { continue; }
+            const int64_t n0 = place;
+            const float v0 = t_max_f32((sum[i][j] + b2[n0]), 0.0f);
+            b3[37 * m0 + n0] = v0;
         }
     }
 }

@@ -9,7 +9,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
     let i0 = point;
     let keys_seen = 33;
     for (var d = tid; d < 16; d += 64) {
-        query[d] = b0[((16 * i0) + row * 16 + d * 1)];
+        query[d] = b0[((16 * i0) + row * 16 + d)];
     }
     var top = -t_inf();
     var total = 0.0f;
@@ -21,7 +21,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
         if (key < keys_seen) {
             score = 0.0f;
             for (var d = 0; d < 16; d++) {
-                score += query[d] * b1[((528 * i0) + key * 16 + d * 1)];
+                score += query[d] * b1[((528 * i0) + key * 16 + d)];
             }
 
             score = score;
@@ -32,23 +32,23 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
         top = high;
         scores[tid] = t_exp_f32(score - base);
         total = total * factor + t_all_add_f32(scores[tid], tid);
-        for (var n = 0; n < 1; n++) {
-            let col = tid + n * 64;
+        {
+            let col = tid;
             if (col < 8) {
-                var x = sum[n] * factor;
+                var x = sum[0] * factor;
                 for (var i = 0; i < min(64, keys_seen - start); i++) {
-                    x += scores[i] * b2[((264 * i0) + (start + i) * 8 + col * 1)];
+                    x += scores[i] * b2[((264 * i0) + (start + i) * 8 + col)];
                 }
-                sum[n] = x;
+                sum[0] = x;
             }
         }
     }
     /* Keys that are all hidden leave 0 / 0. */
     let inverse = 1.0f / total;
-    for (var n = 0; n < 1; n++) {
-        let col = tid + n * 64;
+    {
+        let col = tid;
         if (col < 8) {
-            let acc = sum[n] * inverse;
+            let acc = sum[0] * inverse;
             b3[(col + 8 * i0)] = acc;
         }
     }

@@ -14,11 +14,11 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
     let tile_n = block % tiles_n;
     let tile_m = block / tiles_n % tiles_m;
     let warp = tid / 32;
-    let first_row = warp / 1 * 16 + tid % 32 / 8 * 4;
-    let first_column = warp % 1 * 32 + tid % 8 * 4;
-    let a_k0 = (tid) % 16;
-    let a_line0 = (tid) / 16;
-    let line_a_0_0 = tile_m * 16 + a_line0 * 4 + 0;
+    let first_row = warp * 16 + tid % 32 / 8 * 4;
+    let first_column = tid % 8 * 4;
+    let a_k0 = tid % 16;
+    let a_line0 = tid / 16;
+    let line_a_0_0 = tile_m * 16 + a_line0 * 4;
     let m0_a_0_0 = line_a_0_0;
     let at_a_0_0 = (29 * m0_a_0_0);
     let line_a_0_1 = tile_m * 16 + a_line0 * 4 + 1;
@@ -32,7 +32,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
     let at_a_0_3 = (29 * m0_a_0_3);
     let a_k1 = (tid + 32) % 16;
     let a_line1 = (tid + 32) / 16;
-    let line_a_1_0 = tile_m * 16 + a_line1 * 4 + 0;
+    let line_a_1_0 = tile_m * 16 + a_line1 * 4;
     let m0_a_1_0 = line_a_1_0;
     let at_a_1_0 = (29 * m0_a_1_0);
     let line_a_1_1 = tile_m * 16 + a_line1 * 4 + 1;
@@ -44,24 +44,24 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
     let line_a_1_3 = tile_m * 16 + a_line1 * 4 + 3;
     let m0_a_1_3 = line_a_1_3;
     let at_a_1_3 = (29 * m0_a_1_3);
-    let b_k0 = (tid) / 8;
-    let b_line0 = (tid) % 8;
-    let line_b_0_0 = tile_n * 32 + b_line0 * 4 + 0;
+    let b_k0 = tid / 8;
+    let b_line0 = tid % 8;
+    let line_b_0_0 = tile_n * 32 + b_line0 * 4;
     let n0_b_0_0 = line_b_0_0;
     let at_b_0_0 = n0_b_0_0;
     let b_k1 = (tid + 32) / 8;
     let b_line1 = (tid + 32) % 8;
-    let line_b_1_0 = tile_n * 32 + b_line1 * 4 + 0;
+    let line_b_1_0 = tile_n * 32 + b_line1 * 4;
     let n0_b_1_0 = line_b_1_0;
     let at_b_1_0 = n0_b_1_0;
     let b_k2 = (tid + 64) / 8;
     let b_line2 = (tid + 64) % 8;
-    let line_b_2_0 = tile_n * 32 + b_line2 * 4 + 0;
+    let line_b_2_0 = tile_n * 32 + b_line2 * 4;
     let n0_b_2_0 = line_b_2_0;
     let at_b_2_0 = n0_b_2_0;
     let b_k3 = (tid + 96) / 8;
     let b_line3 = (tid + 96) % 8;
-    let line_b_3_0 = tile_n * 32 + b_line3 * 4 + 0;
+    let line_b_3_0 = tile_n * 32 + b_line3 * 4;
     let n0_b_3_0 = line_b_3_0;
     let at_b_3_0 = n0_b_3_0;
     var sum0_0 = vec4f();
@@ -177,8 +177,8 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
         }
         workgroupBarrier();
         for (var at = 0; at < 16; at++) {
-            let x0 = a_tile[at * 5 + first_row / 4 + 0];
-            let y0 = b_tile[at * 9 + first_column / 4 + 0];
+            let x0 = a_tile[at * 5 + first_row / 4];
+            let y0 = b_tile[at * 9 + first_column / 4];
             sum0_0 += x0.x * y0;
             sum1_0 += x0.y * y0;
             sum2_0 += x0.z * y0;
@@ -191,15 +191,13 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
         let row = tile_m * 16 + first_row + i / 4 * 16 + i % 4;
         if (row >= rows) { continue; }
         let m0 = row;
-        for (var h = 0; h < 1; h++) {
-            let column = tile_n * 32 + first_column + 32 * h;
-            for (var j = 0; j < 4; j++) {
-                let place = column + j;
-                if (place >= columns) { continue; }
-                let n0 = place;
-                let v0 = t_max_f32((sums[i * 1 + h][j] + b2[n0]), 0.0f);
-                b3[(37 * m0 + n0)] = v0;
-            }
+        let column = tile_n * 32 + first_column;
+        for (var j = 0; j < 4; j++) {
+            let place = column + j;
+            if (place >= columns) { continue; }
+            let n0 = place;
+            let v0 = t_max_f32((sums[i][j] + b2[n0]), 0.0f);
+            b3[(37 * m0 + n0)] = v0;
         }
     }
 }

@@ -323,8 +323,9 @@ class WgslPrinter(GridPrinter):
 
     def element(self, operand: Strided, row: str, column: str) -> str:
         """An element of an operand as a register."""
-        along, across = map(self.scalar, operand.steps)
-        return self.read(operand.buffer, f"({self.scalar(operand.start)} + {row} * {along} + {column} * {across})")
+        along, across = operand.steps
+        place = self.plus(operand.start, self.times(row, along), self.times(column, across))
+        return self.read(operand.buffer, f"({place})")
 
     def read(self, buffer: int, place: str) -> str:
         """An element of a buffer as a register, by its place."""
