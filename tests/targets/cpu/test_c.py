@@ -68,6 +68,17 @@ def test_logarithms_of_sums_are_taken_of_several_rows_at_a_time(lanes: int, comp
     assert ("all_f0" in program.launches[0].source) == (lanes > 1 and row <= 256)
 
 
+def test_sums_that_only_round_are_taken_row_by_row() -> None:
+    x = random(np.random.default_rng(5), (37, 16))
+    m = Maker()
+    v = m.input(37, 16)
+    half = m.add("Cast", m.add("ReduceSum", v, axes=(1,)), to=DTYPES["f16"])
+    program = Program(m.output(m.add("Sub", v, m.add("Cast", half, to=DTYPES["f32"]))), machine=Machine(lanes=8))
+    wanted = x - x.sum(axis=1, keepdims=True).astype(np.float16).astype(np.float32)
+    np.testing.assert_allclose(program.run(x)[0], wanted, rtol=0, atol=2.0**-7)  # from one half below 16 to the next
+    assert "all_f0" not in program.launches[0].source
+
+
 @pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i64"])
 def test_sums_of_columns_take_many_in_one_pass(lanes: int, compiler: str, dtype: str) -> None:

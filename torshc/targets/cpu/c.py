@@ -11,6 +11,7 @@ from ...base.features import Feature, Features
 from ...expr import BOOL, F32, I64, DType, Expr, acc, as_int, call, const, locals_of, rebuild, substitute, walk
 from ...expr.affine import contains
 from ...expr.derived import Derived
+from ...expr.formulas import ELEMENTARY
 from ...kernels.axes import product
 from ...kernels.base import Kernel, Store
 from ...kernels.nest import Accumulator, RowKernel
@@ -233,7 +234,8 @@ class Printer(IndexPrinter):
         while pending:
             x = pending.pop()
             parts = locals_of(x)
-            if parts and all(a.op == "acc" and a.dtype is F32 for a in parts) and functions_of([x]):
+            calls = not ELEMENTARY.isdisjoint(functions_of([x]))
+            if parts and all(a.op == "acc" and a.dtype is F32 for a in parts) and calls:
                 functions.setdefault(x, acc(f"f{len(functions)}", F32))
             else:
                 pending.extend(x.args if x.op != "load" else ())
