@@ -405,7 +405,7 @@ def _check_buffer(buffer: Buffer, program: HostProgram) -> None:
     offset = as_int(as_expr(buffer.offset))
     if buffer.space == "weights" and offset is not None and offset > program.weights_bytes:
         raise _bad(f"weights offset {offset} of {program.weights_bytes} bytes")
-    if buffer.space == "state" and not any(s.offset == offset for s in program.states):
+    if buffer.space == "state" and not any(s.offset <= (offset or 0) <= s.offset + s.bytes for s in program.states):
         raise _bad(f"no state is at {offset!r}")
 
 

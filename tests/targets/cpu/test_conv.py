@@ -103,7 +103,15 @@ CONV = [
     Case((2, 10, 5, 6, 7), (18, 5, 2, 3, 1), "conv", (2, 1, 1), (1, 0, 0, 0, 2, 1), (2, 1, 1), 2, None, VOLUME, VOLUME),
     Case((1, 20, 1, 4, 5), (7, 20, 1, 1, 1), "conv", layout=VOLUME, out=VOLUME, residual=True),
     Case(("b", 9, 4, "h", "w"), (12, 9, 3, 3, 3), "conv", pads=(1,) * 6, layout=VOLUME, out=VOLUME),
-    Case((1, 16, 6, 7), (6, 16, 3, 3), "row", packed=False),
+    Case((1, 16, 6, 7), (6, 16, 3, 3), "map conv", packed=False),
+    Case((1, 16, 7, 7), (32, 16, 3, 3), "map conv", pads=(1, 0, 2, 1), packed=False, activation="Tanh"),
+    Case((1, 12, 11, 9), (20, 6, 3, 5), "map conv", (2, 1), (2, 1, 2, 1), (2, 2), 2, packed=False, residual=True),
+    Case((1, 3, 15, 13), (10, 3, 7, 7), "map map conv", (2, 2), (3, 3, 3, 3), layout=None, packed=False),
+    Case((2, 16, 9, 8), (27, 16, 1, 1), "pack gemm", packed=False),
+    Case((2, 16, 31), (24, 16, 3), "map conv", (2,), (1, 1), layout=LAST_1D, out=LAST_1D, packed=False),
+    Case(("b", 9, 4, "h", "w"), (12, 9, 3, 2, 3), "map conv", pads=(1,) * 6, layout=VOLUME, out=VOLUME, packed=False),
+    Case(("b", 16, "h", "w"), (24, 16, 3, 3), "map conv", pads=(1, 1, 1, 1), packed=False),
+    Case((2, 19, 9, 11), (19, 1, 3, 3), "row", pads=(1, 1, 1, 1), group=19, packed=False),
     Case(("b", 16, "h", "w"), (24, 16, 3, 3), "conv", pads=(1, 1, 1, 1)),
     Case(("b", 16, "h", "w"), (24, 16, 3, 3), "conv", (2, 1), (1, 1, 1, 1), out=None),
     Case(("b", 16, "h", "w"), (24, 16, 1, 1), "gemm"),
@@ -130,7 +138,8 @@ TRANSPOSED = [
 
 @pytest.mark.parametrize("w", [(4, 1, 3, 3), (6, 4, 3, 3), (12, 1, 3)], ids=str)
 @pytest.mark.parametrize("target", ["c", "llvm"])
-def test_infinite_weights_meet_the_zeros_of_the_margin(w: tuple[int, ...], target: str) -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_infinite_weights_meet_the_zeros_of_the_margin(known: bool, w: tuple[int, ...], target: str) -> None:
     """Depthwise kernels and those of many channels leave margins out, but not where they make NaN."""
     channels, spatial = 4, w[2:]
     weight, x = random(RNG, w), random(RNG, (1, channels, *(5 for _ in spatial)))
@@ -138,11 +147,14 @@ def test_infinite_weights_meet_the_zeros_of_the_margin(w: tuple[int, ...], targe
     node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * (2 * len(spatial)), group=channels // w[1])
     entry = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, x.shape)
     exit_ = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
-    graph = helper.make_graph([node], "g", [entry], [exit_], [numpy_helper.from_array(weight, "w")])
+    given = helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, w)
+    weights = [numpy_helper.from_array(weight, "w")] if known else []
+    graph = helper.make_graph([node], "g", [entry] if known else [entry, given], [exit_], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    inputs = {"x": x} if known else {"x": x, "w": weight}
     with np.errstate(invalid="ignore"):
-        (expected,) = ReferenceEvaluator(model).run(None, {"x": x})  # ONNX Runtime leaves some margins out
-    (found,) = torshc.compile(model, target=target).run({"x": x}).values()
+        (expected,) = ReferenceEvaluator(model).run(None, inputs)  # ONNX Runtime leaves some margins out
+    (found,) = torshc.compile(model, target=target).run(inputs).values()
     assert np.isnan(expected).any()
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 

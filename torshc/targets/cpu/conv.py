@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import F32, I8, I32, U8, DType, Expr, acc, as_int, axis, const, load
+from ...expr import F32, I8, I32, U8, DType, Expr, acc, as_int, axis, call, const, load, select
 from ...expr.affine import can_join
 from ...graph import Node, Value
 from ...kernels.axes import ceil_div
-from ...kernels.base import Kernel, Packed
+from ...kernels.base import Kernel, Packed, Temporary
 from ...kernels.generic import lower_generic
 from ...kernels.heavy import (
     HeavyKernel,
     Strided,
     accumulated,
     add_buffer,
+    copy_kernel,
     epilogue_flops,
     finish,
     is_empty,
@@ -175,7 +177,7 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
     x, w = node.operands[:2]
     shape = w.type.static_shape
     size = geometry(node, shape[0] // node.op.attributes()["group"], shape[1], volumes=True) if shape else None
-    floats = x.dtype is F32 and w.const is not None
+    floats, known = x.dtype is F32, w.const is not None
     if size is None or size.ic == 0 or is_empty(x):
         return lower_generic(group, storage)
     single = size.taps == 1 and size.planes is None and size.stride == (1, 1)
@@ -183,10 +185,12 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
     halves = is_halves(node) and size.groups == 1 and size.planes is None
     if not (floats or halves or is_bytes(node)):
         return lower_generic(group, storage)
-    planar = floats and size.planes is None
+    planar = floats and known and size.planes is None
     if first and planar and size.groups == 1 and size.ic <= FEW_CHANNELS:
         return lower_first(group, node, size, storage, machine)
     element, before = channels_last(x, size, group, storage)
+    if floats and not known and size.depthwise:
+        return lower_generic(group, storage)
     if planar and size.depthwise and not _multiplies_padding(node):
         return [*before, *lower_depthwise(group, node, size, element, storage, machine)]
     if planar and (fewer := choose_winograd(size, w, machine)) is not None:
@@ -198,7 +202,7 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
         return [*before, *made]
     if halves:
         return [*before, _as_packed_product(group, node, size, element, storage, machine)]
-    return [*before, lower_direct(group, node, size, element, plain_phases(size), storage, machine)]
+    return [*before, *lower_direct(group, node, size, element, plain_phases(size), storage, machine)]
 
 
 def _as_product(
@@ -316,8 +320,8 @@ def lower_direct(
     storage: Mapping[Value, Storage],
     machine: Machine,
     transposed: bool = False,
-) -> ConvKernel:
-    """The general kernel."""
+) -> list[Kernel]:
+    """The general kernel, and before it one that packs weights which are known only in a run."""
     buffers = Buffers(storage)
     x = source_strides(element, size, buffers)
     channels, groups = axis("c", size.oc), axis("g", size.groups)
@@ -330,7 +334,13 @@ def lower_direct(
     tile = choose_tile(machine, rows, const(size.oc), const(size.ic * taps))
     if skips and machine.lanes == 16 and machine.choice("tile") is None:
         tile = _row_tile(tile, size)
-    packed = pack_weights(node.operands[1], size, phases, tile, transposed)
+    packed: Packed | Temporary
+    packing: list[Kernel] = []
+    if node.operands[1].const is not None:
+        packed = pack_weights(node.operands[1], size, phases, tile, transposed)
+    else:
+        packed, kernel = _pack_at_run_time(node.operands[1], size, tile, storage, group.id)
+        packing = [kernel]
     w = add_buffer(buffers, packed, dtype=I32 if bytes_ else F32)
     edge = strided_operand(buffers.resolve(load(node.operands[2], (), U8)), []) if bytes_ and bias_of(node) else None
     axes = size.axes(inside=False)
@@ -344,7 +354,7 @@ def lower_direct(
     count = size.groups * -(-size.oc // tile.columns)
     blocks = choose_blocks(machine, tile, rows, const(count), flops, const(len(phases)))
     tap_block, channel_block = (taps, size.ic) if bytes_ else _cut_k(size.ic, taps, machine.number("depth", BLOCK_K))
-    return ConvKernel(
+    made = ConvKernel(
         buffers=tuple(buffers.list),
         tasks=blocks.m * blocks.n * len(phases),
         flops=flops + epilogue_flops(stores, node.output.type.size),
@@ -367,6 +377,7 @@ def lower_direct(
         channel_block=channel_block,
         skips=skips,
     )
+    return [*packing, made]
 
 
 def _skips_padding(node: Node) -> bool:
@@ -404,6 +415,29 @@ def pack_weights(w: Value, size: Geometry, phases: Sequence[Phase], tile: Tile, 
     count = sum(map(len, taps)) * size.groups * depth * columns
     how = f"taps {taps} of {size.groups} groups, panels of {tile.columns}{', transposed' if transposed else ''}"
     return Packed(w, how, make, count * 4, I32 if w.dtype is I8 else w.dtype)
+
+
+def _pack_at_run_time(
+    w: Value, size: Geometry, tile: Tile, storage: Mapping[Value, Storage], owner: int
+) -> tuple[Temporary, Kernel]:
+    """The same of an ordinary convolution's weights that are no constant, by a kernel."""
+    extents = {"g": size.groups, "p": -(-size.oc // tile.columns)}
+    extents |= {f"t{k}": n for k, n in enumerate(size.extents)} | {"k": size.ic, "c": tile.columns}
+    axes = [axis(name, n) for name, n in extents.items()]
+    g, p, *taps, k, c = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
+    column = p * tile.columns + c
+    index = (g * size.oc + call("min", column, size.oc - 1), k, *taps[-(w.type.rank - 2) :])
+    to = Temporary("weights", owner, const(math.prod(extents.values()) * w.dtype.size))
+
+    def source(buffers: Buffers) -> Expr:
+        element = buffers.resolve(load(w, index, w.dtype))
+        return (
+            element
+            if size.oc % tile.columns == 0
+            else select(call("lt", column, size.oc), element, const(0.0, w.dtype))
+        )
+
+    return to, copy_kernel(source, axes, storage, to, w.dtype)
 
 
 def _pack_phase(kernel: Array, size: Geometry, taps: Sequence[tuple[int, ...]], tile: Tile, transposed: bool) -> Array:

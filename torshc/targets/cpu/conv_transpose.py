@@ -35,7 +35,7 @@ def lower_conv_transpose(group: Group, storage: Mapping[Value, Storage], machine
     if size.stride[0] * size.stride[1] > budget().unrolled or not is_finite(w):
         return lower_generic(group, storage)
     element, before = channels_last(x, size, group, storage)
-    return [*before, lower_direct(group, node, size, element, phases(size), storage, machine, transposed=True)]
+    return [*before, *lower_direct(group, node, size, element, phases(size), storage, machine, transposed=True)]
 
 
 def phases(size: Geometry) -> tuple[Phase, ...]:
