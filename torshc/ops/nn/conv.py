@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
+
+from numpy import ndindex
 
 from ...base.errors import ModelError
 from ...expr import Expr, as_int, const, eq, max_of, select
@@ -12,13 +15,14 @@ from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, op
 from ..core.gradient import Backward, NoGradient, as_shape, gradient_of
 from ..core.scalar import Scalar, where
 from ..core.source import SourceNode, Unsupported
-from ..core.tensor import Tensor, apply_op
+from ..core.tensor import Tensor, apply_named, apply_op
 from ..math.linalg import product_type
 
 Ints = tuple[int, ...]
 # Input channels of a group up to which a convolution copies its pixels to planes, whatever their layout, instead of
 # reading channels-last data in place. Passes leave the layout of such operands alone, and there is no kernel of bytes.
 FEW_CHANNELS = 4
+_TAPS = 64  # of a kernel whose gradient is a product for each
 KernelShape = tuple[int | Expr, ...]
 """Spatial shape of a kernel: numbers, or expressions where it is known only at run time."""
 
@@ -343,10 +347,81 @@ def _conv_gradient(op: Conv, at: Backward) -> list[Tensor | None]:
         raise NoGradient("the number of groups is known only at run time")
     found: list[Tensor | None] = [None, None]
     if at.wants(0):
-        found[0] = slid_back(g, w, x.shape[2:], Window(op.strides, op.pads, op.dilations), op.group)
+        slid = Window(op.strides, op.pads, op.dilations)
+        turned = _turned_back(g, w, slid, op.group)
+        found[0] = turned if turned is not None else slid_back(g, w, x.shape[2:], slid, op.group)
     if at.wants(1):
-        found[1] = _weights_gradient(x, g, w.shape, op, op.group)
+        products = _weights_by_products(x, g, w.shape, op)
+        found[1] = products if products is not None else _weights_gradient(x, g, w.shape, op, op.group)
     return [*found, *_bias_gradient(at)]
+
+
+def _turned_back(g: Tensor, w: Tensor, slid: Window, group: int) -> Tensor | None:
+    """As :func:`slid_back`, by a convolution with the weights turned around, which has the faster kernels.
+
+    None where steps are longer than 1, or margins wider than the kernel reaches.
+    """
+    reach = _reach(w.shape, slid)
+    ends = [as_int(p) for p in slid.pads]
+    if reach is None or any(p is None or p > r for p, r in zip(ends, reach * 2, strict=True)):
+        return None
+    pads = tuple(const(r - (p or 0)) for p, r in zip(ends, reach * 2, strict=True))
+    kernel = w.shape[2:]
+    parts = w.reshape(group, w.shape[0] // group, w.shape[1], *kernel).transpose(0, 2, 1, *range(3, 1 + w.rank))
+    turned = parts.reshape(w.shape[1] * group, w.shape[0] // group, *kernel)
+    last = (const(0), const(0), *(d - 1 for d in kernel))
+    turned = apply_named("Slice", turned, starts=last, sizes=turned.shape, steps=(1, 1, *(-1 for _ in kernel)))
+    return apply_op(Conv(slid.strides, pads, slid.dilations, group), g, turned)
+
+
+def _reach(weights: Shape, slid: Window) -> list[int] | None:
+    """How far a kernel reaches from its first tap in each dimension; None where its steps are longer than 1."""
+    kernel = [as_int(d) for d in weights[2:]]
+    if any(s != 1 for s in slid.strides) or not all(kernel):
+        return None
+    return [((k or 1) - 1) * d for k, d in zip(kernel, slid.dilations, strict=True)]
+
+
+def _weights_by_products(x: Tensor, g: Tensor, shape: Shape, op: Conv) -> Tensor | None:
+    """As :func:`_weights_gradient`, by a product for each tap.
+
+    Rows of pixels follow each other without gaps in the padded data and in the gradient, which is padded with zeros to
+    as many. So a tap is a distance in the data, and the sums over all pixels are a product with the data from there on.
+    None where steps are longer than 1, for groups, and for many taps.
+    """
+    reach = _reach(shape, Window(op.strides, op.pads, op.dilations))
+    kernel, ends = [as_int(d) or 0 for d in shape[2:]], [as_int(p) for p in op.pads]
+    if reach is None or op.group != 1 or prod(kernel) > _TAPS or any(p is None or p < 0 for p in ends):
+        return None
+    rest, count = range(2, x.rank), len(kernel)
+    zeros, none = (const(0), const(0)), (const(0),) * count
+    data = _padded(x, (*zeros, *op.pads[:count]), (*zeros, *op.pads[count:]))
+    pixels = x.shape[0]
+    for d in data.shape[2:]:
+        pixels = pixels * d
+    strides = [const(1)] * count
+    for k in range(count - 1, 0, -1):
+        strides[k - 1] = strides[k] * data.shape[k + 2]
+    most = const(0)
+    for r, stride in zip(reach, strides, strict=True):
+        most = most + stride * r
+    rows = data.transpose(0, *rest, 1).reshape(pixels, x.shape[1])
+    rows = _padded(rows, zeros, (most, const(0)))
+    wide = _padded(g, (*zeros, *none), (*zeros, *map(const, reach)))
+    left = wide.transpose(1, 0, *rest).reshape(g.shape[1], pixels)
+    made = []
+    for tap in ndindex(*kernel):
+        start = const(0)
+        for t, dilation, stride in zip(tap, op.dilations, strides, strict=True):
+            start = start + stride * (t * dilation)
+        made.append((left @ rows.slice((start, const(0)), (pixels, x.shape[1]))).reshape(*shape[:2], 1))
+    found = apply_named("Concat", *made, axis=2) if len(made) > 1 else made[0]
+    return found.reshape(*shape)
+
+
+def _padded(x: Tensor, before: Shape, after: Shape) -> Tensor:
+    """Margins of zeros."""
+    return apply_named("Pad", x, before=before, after=after)
 
 
 @gradient_of(ConvTranspose)
