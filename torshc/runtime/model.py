@@ -26,7 +26,7 @@ from .manifest import RunInfo
 from .native import CPU, Tensor
 from .pool import Pool
 from .stats import Stats, StepStats
-from .values import Given, put_into, taken, unlike
+from .values import Given, GivenArrays, put_into, taken, unlike
 from .weights import set_weights
 
 Array = npt.NDArray[Any]
@@ -73,6 +73,7 @@ class Model:
         self._stream = opened.stream or (LEGACY_STREAM if self._place[0] == CUDA else None)
         self._opened: Opened | None = opened
         self._call = library.plain(self._function)
+        self._arrays = GivenArrays(self.inputs) if manifest.dynamic and GivenArrays.fit(self.inputs) else None
         self._passed = prepared(opened.handle, self._in.tensors, self._in, self._out.tensors, self._out)
         direct = self._stream is not None and not manifest.dynamic
         self._handed = Handed(opened.handle, self._in, self._out, self._stream) if direct else None
@@ -226,8 +227,11 @@ class Model:
 
     def _run_sized(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any]:
         """A run of a model that knows the sizes of its outputs only then; they are copied out of its memory."""
-        given = Given()
-        inputs, outputs = (Tensor * max(len(values), 1))(), (Tensor * max(len(self.outputs), 1))()
+        if self._arrays and not out:
+            with self._lock:
+                if self._arrays.set(values):
+                    return self._call_sized(self._arrays.tensors, len(values))
+        given, inputs = Given(), (Tensor * max(len(values), 1))()
         for tensor, value, spec in zip(inputs, values, self.inputs, strict=False):
             there = None if isinstance(value, np.ndarray) else self._borrow(value, f"input {spec.name!r}", spec)
             if there is not None:
@@ -240,23 +244,26 @@ class Model:
             if spec.name in out and (there := self._borrow(out[spec.name], f"output {spec.name!r}", spec, True))
         }
         with self._lock:
-            if self._opened is None:
-                raise RunError(f"model {self.name!r} is closed", "load it again")
-            began = time.perf_counter()
-            status = self._library.torshc_run_sized(
-                self._opened.handle, inputs, len(values), outputs, len(self.outputs)
-            )
-            self._seconds += time.perf_counter() - began
-            if status:
-                raise self._failure(status)
-            self._runs += 1
-            found = [taken(tensor, spec) for tensor, spec in zip(outputs, self.outputs, strict=False)]
+            found = self._call_sized(inputs, len(values))
         for spec, result in zip(self.outputs, found, strict=True):
             if spec.name in there_out:
                 self._send(result, there_out[spec.name], spec)
             elif spec.name in out:
                 put_into(out[spec.name], result, spec)
         return [out.get(spec.name, result) for spec, result in zip(self.outputs, found, strict=True)]
+
+    def _call_sized(self, inputs: Any, count: int) -> list[Any]:
+        """What a run on these tensors gives, copied out of the library's memory; under the lock only."""
+        if self._opened is None:
+            raise RunError(f"model {self.name!r} is closed", "load it again")
+        outputs = (Tensor * max(len(self.outputs), 1))()
+        began = time.perf_counter()
+        status = self._library.torshc_run_sized(self._opened.handle, inputs, count, outputs, len(self.outputs))
+        self._seconds += time.perf_counter() - began
+        if status:
+            raise self._failure(status)
+        self._runs += 1
+        return [taken(tensor, spec) for tensor, spec in zip(outputs, self.outputs, strict=False)]
 
     def _send(self, result: Array, there: OnDevice, spec: TensorSpec) -> None:
         """Copies a result to a tensor on the device."""

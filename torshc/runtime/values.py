@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from torshc.base.errors import RunError
-from torshc.base.manifest import TensorSpec
+from torshc.base.manifest import NUMPY, TensorSpec
 
+from .call_frame import address_of
 from .dlpack import host_array
 from .native import CPU, Dtype, Tensor
 
@@ -32,6 +33,35 @@ _CODES = {
 _LETTERS = {"i": 0, "u": 1, "f": 2}
 _WORDS = struct.Struct(f"{ctypes.sizeof(Tensor) // 8}q")  # a Tensor, and which of them are addresses
 _DATA, _SHAPE = Tensor.data.offset // 8, Tensor.shape.offset // 8
+
+
+class GivenArrays:
+    """Inputs that are arrays, in structures that stay from one run to the next; used under the model's lock only."""
+
+    def __init__(self, specs: Sequence[TensorSpec]) -> None:
+        self.tensors = (Tensor * max(len(specs), 1))()
+        self._rows = []
+        for tensor, spec in zip(self.tensors, specs, strict=False):
+            dims = (c_int64 * len(spec.shape))()
+            tensor.device.type, tensor.dtype = CPU, Dtype(*code_of(spec.dtype), 1)
+            tensor.ndim, tensor.shape = len(dims), dims
+            self._rows.append((tensor, dims, spec.numpy))
+
+    @staticmethod
+    def fit(specs: Sequence[TensorSpec]) -> bool:
+        """Whether all inputs are arrays of known ranks, of types that NumPy has."""
+        return all(spec.dtype in NUMPY and "..." not in spec.shape for spec in specs)
+
+    def set(self, values: Sequence[Any]) -> bool:
+        """Takes arrays as they are; false where a value is none, or not of the type and rank that the model takes."""
+        for value, (tensor, dims, dtype) in zip(values, self._rows, strict=True):
+            if type(value) is not np.ndarray or value.dtype != dtype or value.ndim != len(dims):
+                return False
+            flags = value.flags
+            if not (flags.c_contiguous and flags.aligned):
+                return False
+            tensor.data, dims[:] = address_of(value), value.shape
+        return True
 
 
 class Given:

@@ -130,3 +130,23 @@ def test_unique_with_results_left_out(named: int, axis: int | None, tmp_path: Pa
         got = loaded.run({"x": x})
     for name, wanted in zip(names, ReferenceEvaluator(model).run(None, {"x": x}), strict=True):
         np.testing.assert_array_equal(got[name], wanted)
+
+
+def test_one_run_after_another() -> None:
+    """Arrays as they lie and in other orders, lists, other sizes; between them what is refused."""
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 20]>
+        g (int64[n, m] x, float[2] y) => (int64[2, k] found, float[2] z) { found = NonZero(x) z = Neg(y) }""")
+    rng, y = np.random.default_rng(5), np.ones(2, np.float32)
+    loaded = torshc.compile(model)
+    for shape in ((3, 4), (1, 7), (0, 2), (3, 4)):
+        x = rng.integers(0, 2, shape)
+        for given in (x, np.asfortranarray(x), np.repeat(x, 2, axis=1)[:, ::2]):
+            found = loaded.run({"x": given, "y": y})
+            np.testing.assert_array_equal(found["found"], np.stack(np.nonzero(x)))
+            found["found"][:] = found["z"][:] = 0  # an array of the caller's own
+        with pytest.raises(RunError, match=r"dimensions|type"):
+            loaded.run({"x": x.astype(np.float32) if shape[0] == 1 else x[0] if len(x) else x.reshape(-1), "y": y})
+    np.testing.assert_array_equal(loaded.run({"x": x.tolist(), "y": y})["found"], np.stack(np.nonzero(x)))
+    kept = loaded.run({"x": x, "y": y})["found"].copy(), loaded.run({"x": x, "y": y})["found"]
+    loaded.run({"x": 1 - x, "y": y})
+    np.testing.assert_array_equal(*kept)
