@@ -422,19 +422,22 @@ def finish_row(
 def _runs_along(
     lane: Expr, axes: list[Expr], levels: list[list[Accumulator]], element: list[Store], windowed: bool
 ) -> bool:
-    """Whether vectors run along the last reduction axis: loads step by 1 along it, or nothing else is there."""
+    """Whether vectors run along the last reduction axis: loads step by 1 along it, or nothing else is there.
+
+    Where each element of a result has a window of its own, as of a product, that is where all loads do, and none steps
+    by 1 along the last parallel axis.
+    """
     length = as_int(lane.args[0])
-    if axes and (windowed or (length is not None and length < SHORT and not element)):
+    if axes and length is not None and length < SHORT and not element:
         return False
+    loads = [x for level in levels for accumulator in level for x in walk(accumulator.term) if x.op == "load"]
 
     def votes(a: Expr) -> int:
-        count = 0
-        for x in (x for level in levels for accumulator in level for x in walk(accumulator.term)):
-            if x.op == "load":
-                parts = split_axis(x.args[0], a)
-                count += parts is not None and as_int(parts[0]) == 1
-        return count
+        steps = [split_axis(x.args[0], a) for x in loads]
+        return sum(parts is not None and as_int(parts[0]) == 1 for parts in steps)
 
+    if axes and windowed:
+        return length is not None and length >= LONG_ROW and votes(lane) == len(loads) and not votes(axes[-1])
     return not axes or votes(lane) >= votes(axes[-1])
 
 

@@ -137,6 +137,21 @@ def test_heads() -> None:
     close(program.run(x, y)[0], split[0] @ split[1].swapaxes(-1, -2))
 
 
+@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize(("dtype", "depth"), [(F32, 64), (F64, 37), (I32, 64)], ids=str)
+def test_one_column_is_summed_along_rows(compiler: str, dtype: DType, depth: int) -> None:
+    """Both operands lie side by side there; vectors of rows would gather each element."""
+    rng, m = np.random.default_rng(6), Maker()
+    program = Program(
+        m.output(m.add("MatMul", m.input("s", depth, dtype=dtype), m.input(depth, 1, dtype=dtype))),
+        {"s": 37},
+        compiler=compiler,
+    )
+    left, right = (random(rng, shape, dtype.numpy) for shape in ((37, depth), (depth, 1)))
+    close(program.run(left, right)[0], left @ right, 1e-5 if dtype is F32 else 1e-13)
+    assert kinds(program) == ["row"] and "gather" not in program.launches[0].source
+
+
 def test_left_operand_in_another_order() -> None:
     """k must be innermost in the left operand; otherwise it is copied first."""
     m = Maker()
