@@ -278,7 +278,8 @@ class GridPrinter(IndexPrinter):
         cast = "" if self.wide else "(int64_t)"
         wide = {a: f"{cast}{t}" for a, t in self._axes.items()}
         names = Names(self._axes, self.dim_names, accs or {}, self.kernel.buffers, wide)
-        return Statements(names, prefix, whole, self.words.library, self._called)
+        step = "0" if getattr(self.kernel, "steps", None) == 1 else "step"
+        return Statements(names, prefix, whole, self.words.library, self._called, step)
 
 
 def _elements(b: Buffer) -> int | None:

@@ -83,6 +83,7 @@ class Statements(StatementPrinter):
         packet: what one thread computes together, or None for one element.
         library: functions that the language has, by their names without ``t_``.
         functions: gets the functions that are called, by such names.
+        step: which of a thread's elements of a row that is kept in registers this is; "0" where there is no loop.
     """
 
     lazy = True  # whether a conditional computes one side alone
@@ -94,9 +95,10 @@ class Statements(StatementPrinter):
         packet: Packet | None = None,
         library: Collection[str] = (),
         functions: dict[str, None] | None = None,
+        step: str = "step",
     ) -> None:
         super().__init__(names.dims, prefix)
-        self.names, self.packet, self.library = names, packet, library
+        self.names, self.packet, self.library, self.step = names, packet, library, step
         self.called: dict[Expr, str] = {}  # values that get names of their own
         self.functions = {} if functions is None else functions
         self.wide: dict[Expr, str] = {}  # loads of a whole packet, by the array that holds them
@@ -126,9 +128,11 @@ class Statements(StatementPrinter):
         return bare(e, self.emit(e, START))
 
     def kept(self, name: str) -> str:
-        """The element of a row that is kept in registers, in a loop over ``step``."""
-        size = self.packet.size if self.packet else 1
-        return f"{name}[{f'step * {size} + ' + self.packet.element if self.packet and size > 1 else 'step'}]"
+        """This thread's element of a row that is kept in registers."""
+        if self.packet is None or self.packet.size == 1:
+            return f"{name}[{self.step}]"
+        before = "" if self.step == "0" else f"{self.step} * {self.packet.size} + "
+        return f"{name}[{before}{self.packet.element}]"
 
     # ---- how expressions are spelled -------------------------------------------------------------------------------
 

@@ -134,7 +134,7 @@ def test_no_adapter(tmp_path: Path) -> None:
     done = subprocess.run(command, env={**os.environ, **hidden}, capture_output=True, text=True, check=True)
     if not done.stdout:
         pytest.skip("this driver cannot be hidden")
-    assert "cannot open 'g': WebGPU finds no adapter: no GPU with a driver" in done.stdout
+    assert "cannot open 'test': WebGPU finds no adapter: no GPU with a driver" in done.stdout
     assert "its library says: " in done.stdout
 
 
