@@ -119,7 +119,7 @@ mutants: $(call stamp,test) ## COUNT=5000 SEED=0: models with senseless fields, 
 mutate: $(call stamp,test) ## COUNT=60 SEED=0: change expressions of torshc/ops, expr and plan, one at a time; what tests do not notice
 	OPENBLAS_NUM_THREADS=1 $(py) -m tests.robust.source_mutants --seed $(SEED) --count $(if $(filter file,$(origin COUNT)),60,$(COUNT)) $(ARGS)
 
-fuzz: $(call stamp,fuzz) ## WHAT=model|rules|pipeline|records|arrays|kernel|measured|manifest|words SECONDS=600: vary files by what they make run
+fuzz: $(call stamp,fuzz) ## WHAT=model|rules|pipeline|records|arrays|states|training|kernel|measured|manifest|words SECONDS=600: vary files by what they make run
 	OPENBLAS_NUM_THREADS=1 $(py) -W ignore -m tests.robust.fuzz $(if $(filter file,$(origin WHAT)),model,$(WHAT)) --seconds $(SECONDS) --seed $(SEED)
 
 coverage: export COVERAGE_FOLDER := $(abspath build/coverage)

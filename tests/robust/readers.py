@@ -22,6 +22,7 @@ from torshc.base.budget import parse_budget
 from torshc.base.errors import InternalError, TorshcError
 from torshc.base.manifest import manifest_hash
 from torshc.base.options import CompileOptions, parse_shape, parse_switch
+from torshc.base.safetensors import Safetensors
 from torshc.explain.data import explain
 from torshc.explain.html_form import read_measured, read_roof
 from torshc.formats.cut import Cuttable
@@ -34,12 +35,20 @@ from torshc.pipeline.contract import EDITED, FILE, contracts_of
 from torshc.pipeline.pinned import with_pinned
 from torshc.pipeline.records import HEAD, read_records
 from torshc.runtime.manifest import read_manifest
+from torshc.training import read_training
 from torshc.workbench.feeds import parse_dims, read_inputs
-from torshc.workbench.reweigh import set_weights
+from torshc.workbench.reweigh import set_weights, with_file
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = CompileOptions(mcpu="x86-64-v3", cache=False)
 LEVELS = (3, 0, 1, 2)
+ADAMW = b"""weights: [linear.*]
+loss: {cross_entropy: {target: digit}}
+optimizer:
+  adamw: {learning_rate: input, beta1: 0.8}
+weight_decay: 0.01
+clip_norm: 1
+"""
 Reader = Callable[[Path], object]
 
 
@@ -105,6 +114,26 @@ def arrays(path: Path) -> None:
         read_inputs([str(path)], read_manifest(_bundle()).inputs)
 
 
+def training(path: Path) -> None:
+    """A training step, and the model with it."""
+    with refused():
+        read_training(path)
+    with refused():
+        prepare(_model(), dataclasses.replace(OPTIONS, train=path))
+
+
+def states(path: Path) -> None:
+    """A .safetensors file, by itself and as a model's new weights."""
+    with contextlib.suppress(ValueError, OSError), Safetensors(path) as found:
+        for name in found.names:
+            with contextlib.suppress(ValueError):
+                found.array(name)
+    named = path.with_suffix(".safetensors")
+    named.write_bytes(path.read_bytes())
+    with refused():
+        with_file(_model(), named)
+
+
 def kernel(path: Path) -> None:
     """The contract beside an edited kernel."""
     place = path.parent / "pins" / "k"
@@ -154,8 +183,8 @@ def words(path: Path) -> None:
 
 
 READERS: dict[str, Reader] = {
-    "model": model, "rules": rules, "pipeline": pipeline, "records": records, "arrays": arrays, "kernel": kernel,
-    "measured": measured, "manifest": manifest, "words": words,
+    "model": model, "rules": rules, "pipeline": pipeline, "records": records, "arrays": arrays, "states": states,
+    "training": training, "kernel": kernel, "measured": measured, "manifest": manifest, "words": words,
 }  # fmt: skip
 
 
@@ -215,6 +244,11 @@ def seeds(name: str) -> list[bytes]:
                 save(file, np.arange(64, dtype=np.float32).reshape(1, 1, 8, 8))
                 found.append(file.getvalue())
             return found
+        case "states":
+            header = b'{"linear.bias":{"dtype":"F32","shape":[10],"data_offsets":[0,40]}}'
+            return [len(header).to_bytes(8, "little") + header + bytes(40)]
+        case "training":
+            return [(ROOT / "samples" / "train_digits.yaml").read_bytes(), ADAMW]
         case "kernel":
             _, contract = next(contracts_of(_sample(), _sample().units[0]))
             return [contract.to_json().encode()]

@@ -76,12 +76,12 @@ class Safetensors:
             OSError: it cannot be read.
         """
         try:
-            kind, shape = self._entries[name]["dtype"], [*map(int, self._entries[name]["shape"])]
+            kind, shape = str(self._entries[name]["dtype"]), [*map(int, self._entries[name]["shape"])]
             low, high = map(int, self._entries[name]["data_offsets"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{name!r} in it is no array, or damaged") from error
         if kind not in _TYPES:
-            raise ValueError(f"{name!r} in it is {str(kind)[:20]}, which NumPy lacks")
+            raise ValueError(f"{name!r} in it is {kind[:20]}, which NumPy lacks")
         dtype = np.dtype(_TYPES[kind])
         if min(shape, default=0) < 0 or not 0 <= low <= high or high - low != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"{name!r} in it has {high - low} bytes, which is not what its shape says")
@@ -90,4 +90,8 @@ class Safetensors:
         if most is not None and high - low > most:
             raise TooLarge(f"{name!r} is {dtype.name}{shape} of {high - low} bytes, and at most {most} are allowed")
         self._file.seek(self._start + low)
-        return np.ndarray(shape, dtype, read_bytes(self._file, high - low))
+        data = read_bytes(self._file, high - low)
+        try:
+            return np.ndarray(shape, dtype, data)
+        except (ValueError, OverflowError) as error:  # too many dimensions, or one too large beside one of 0
+            raise ValueError(f"{name!r} in it has a shape that NumPy lacks") from error
