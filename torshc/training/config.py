@@ -20,6 +20,7 @@ from ..passes.config import Item, Problems, read_yaml
 from .optimizers import INPUT, OPTIMIZERS, Optimizer
 
 KEYS = ("weights", "loss", "optimizer", "weight_decay", "clip_norm")
+REQUIRED = ("weights", "loss", "optimizer")
 LOSSES = ("cross_entropy", "mse", "l1", "bce")
 LOSS_KEYS = ("of", "target")
 OUTPUT = "output"  # a loss that is an output of the model
@@ -81,11 +82,15 @@ def read_training(path: Path) -> Training:
     top = read_yaml(path)
     problems, found = Problems(), dict[str, Any]()
     with problems.gather():
-        items = top.mapping(required=("weights", "loss", "optimizer"))
+        items = top.mapping()
         for key, item in items.items():
             with problems.gather():
                 top_key(item, key)
                 found[key] = _READERS[key](item)
+        for key in REQUIRED:
+            with problems.gather():
+                if key not in items:
+                    raise top.error(f"the key {key!r} is missing")
     problems.settle()
     return Training(file=top.file, **found)
 
