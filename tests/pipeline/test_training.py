@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import torshc
 from tests.support.compilers import needed
@@ -230,3 +230,52 @@ def test_states_begin_with_the_weights_inside_a_library(tmp_path: Path) -> None:
     states = torshc.load(tmp_path / "e.tsc").state_dict()
     assert all(np.array_equal(states[n], first[n]) for n in first)
     assert all(not s.any() for n, s in states.items() if n not in first)
+
+
+def test_an_embedding_is_trained_and_its_indices_are_checked(tmp_path: Path) -> None:
+    """The model's own checks of indices stand beside the loss's."""
+    rng = np.random.default_rng(9)
+    weights = {"table": rng.standard_normal((5, 3)), "scale": np.array(2.0)}
+    nodes = [helper.make_node("Gather", ["table", "ids"], ["e"]), helper.make_node("Mul", ["e", "scale"], ["y"])]
+    known = [numpy_helper.from_array(w.astype(np.float32), n) for n, w in weights.items()]
+    entry = helper.make_tensor_value_info("ids", TensorProto.INT64, [4])
+    graph = helper.make_graph(
+        nodes, "net", [entry], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 3])], known
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    step = tmp_path / "step.yaml"
+    step.write_text('weights: "*"\nloss: cross_entropy\noptimizer: {sgd: {learning_rate: 1}}\n')
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", train=step)
+    ids, target = np.array([4, 0, 4, 2]), np.array([1, 2, 0, 1])
+    with torshc.load(tmp_path / "m.tsc") as trained:
+        for fault in ({"ids": ids + 1, "target": target}, {"ids": ids, "target": target + 1}):
+            with pytest.raises(RunError, match="out of range"):
+                trained.step(fault)
+        np.testing.assert_array_equal(trained.state_dict()["table"], weights["table"].astype(np.float32))
+        trained.step({"ids": ids, "target": target})
+        states = trained.state_dict()
+    assert "scale" not in states  # a single number, which no pattern takes
+    e = np.exp(2.0 * weights["table"][ids])
+    slope = 2.0 * (e / e.sum(1, keepdims=True) - np.eye(3)[target]) / 4
+    expected = weights["table"].copy()
+    np.subtract.at(expected, ids, slope)
+    np.testing.assert_allclose(states["table"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_cells_whose_gradient_is_a_loop_are_refused_by_name(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    weights = {"w": rng.standard_normal((1, 2, 3)), "r": rng.standard_normal((1, 2, 2)), "v": rng.standard_normal(2)}
+    nodes = [
+        helper.make_node("RNN", ["x", "w", "r"], ["h"], "cell", hidden_size=2),
+        helper.make_node("Mul", ["h", "v"], ["y"]),
+    ]
+    (tmp_path / "m.onnx").write_bytes(model(nodes, {"x": [4, 1, 3]}, {"y": [4, 1, 1, 2]}, weights, np.float32))
+    for chosen, refused in (('"*"', True), ("v", False)):
+        (tmp_path / "step.yaml").write_text(f"weights: {chosen}\nloss: mse\noptimizer: {{sgd: {{learning_rate: 1}}}}\n")
+        options = CompileOptions(train=tmp_path / "step.yaml")
+        if not refused:
+            prepare(tmp_path / "m.onnx", options)
+            continue
+        with pytest.raises(UnsupportedError, match="'cell': its gradient is a loop") as caught:
+            prepare(tmp_path / "m.onnx", options)
+        assert len(caught.value.problems) == 1 and "after it" in caught.value.remedy

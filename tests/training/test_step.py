@@ -143,3 +143,12 @@ def test_first_steps_are_those_of_pytorch(tmp_path: Path) -> None:
         w = {n: (v - g).detach().requires_grad_() for (n, v), g in zip(w.items(), found, strict=True)}
         for name, v in w.items():
             np.testing.assert_allclose(steps.states[name], v.detach().numpy(), rtol=1e-9, atol=1e-12)
+
+
+def test_patterns_take_no_single_numbers(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Mul", ["x", "w"], ["z"]), helper.make_node("Mul", ["z", "scale"], ["y"])]
+    source = model(nodes, {"x": [3]}, {"y": [3]}, {"w": np.ones(3), "scale": np.ones(1)}, np.float64)
+    assert trained(Steps(source, step_of(tmp_path, '"*"'))) == ["w"]
+    assert trained(Steps(source, step_of(tmp_path, "[w, scale]"))) == ["w", "scale"]
+    with pytest.raises(ConfigError, match="'scale' cannot be trained: it is a single number, which no pattern takes"):
+        Steps(source, step_of(tmp_path, "sc*"))

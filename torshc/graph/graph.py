@@ -402,7 +402,9 @@ class Graph:
         self.inputs = list(values)
 
     def declare_outputs(self, values: Iterable[Value], names: Iterable[str]) -> None:
-        """Make values the outputs, under these names, once all nodes are there; and what is demanded with them."""
+        """Make values the results, in place of those before if there are any; what is demanded stays demanded."""
+        self.faults = {**dict(zip(self.outputs[len(self.results) :], self.demands, strict=True)), **self.faults}
+        self.demands = []
         self.outputs, self.output_names = list(values), list(names)
         self.settle_demands()
 

@@ -38,6 +38,7 @@ from ..formats import load_graph
 from ..formats.files import model_files
 from ..graph import Graph
 from ..ops import CustomOperators
+from ..ops.control.flow import bodies
 from ..passes import run_pipeline
 from ..passes.policy import Policy
 from ..plan.finalise import finalise
@@ -105,6 +106,9 @@ def _training_step(source: str | Path | bytes | Graph, job: Job, training: Train
     with clock.stage("differentiate"):
         graph = training_graph(lambda weights: _imported(source, job.options, Clock(None), weights), training)
     drop_unneeded(graph)
+    if loops := dict.fromkeys(n.name for n in graph.nodes if [*bodies(n)]):
+        problems = [f"{name!r}: its gradient is a loop, which a training step cannot have yet" for name in loops]
+        raise UnsupportedError(problems, "train only weights that come after it")
     if not is_plain(graph):
         found = [n.describe() for n in graph.nodes if n.op.family == "host"] or ["the model"]
         why = "sizes or contents are known only in a run, which no training step can have"

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from ..base.errors import ConfigError, UnsupportedError, did_you_mean
 from ..base.safetensors import OWN
-from ..expr import F32, F64, I64
+from ..expr import F32, F64, I64, as_int
 from ..gradient import gradients
 from ..graph import Builder, Graph, Rewriter, State, TensorType, Value
 from ..ops.control.flow import bodies
@@ -52,7 +52,8 @@ def make_training_graph(graph: Graph, training: Training) -> None:
 def choose_weights(graph: Graph, choices: Sequence[Choice], loss: Value) -> dict[str, Value]:
     """The weights that are trained, by name in the model's order.
 
-    A pattern takes those that can be trained, and no running statistics of batch normalisation.
+    A pattern takes those that can be trained, no running statistics of batch normalisation, and no single numbers, as
+    exporters write the scale of scores and the like.
 
     Raises:
         ConfigError: with all that cannot be trained, each with its line.
@@ -75,11 +76,14 @@ def choose_weights(graph: Graph, choices: Sequence[Choice], loss: Value) -> dict
             return "is a running statistic of batch normalisation, which stays as it is"
         return "" if v in reached else "does not influence the loss"
 
+    def single(name: str) -> str:
+        return "is a single number, which no pattern takes" if as_int(graph.weights[name].type.size) == 1 else ""
+
     problems, chosen = Problems(), set[str]()
     for choice in choices:
         exact = choice.text in graph.weights
         names = [n for n in graph.weights if n == choice.text or (not exact and fnmatchcase(n, choice.text))]
-        faults = {n: why_not(n) for n in names}
+        faults = {n: why_not(n) or ("" if exact else single(n)) for n in names}
         with problems.gather():
             if not names:
                 hint = did_you_mean(choice.text, [*graph.weights])
