@@ -133,7 +133,10 @@ def test_a_source_that_takes_too_long(holds: str, says: str, tmp_path: Path) -> 
 
 def test_an_interrupt_ends_the_compilers(tmp_path: Path) -> None:
     """They are in groups of their own, and threads that wait for them are not interrupted."""
-    script = "import sys; from tests.bundle.test_build import build_slowly; build_slowly(sys.argv[1])"
+    script = (  # whoever runs the tests in the background has them ignore SIGINT
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from tests.bundle.test_build import build_slowly; build_slowly(sys.argv[1])"
+    )
     process = subprocess.Popen([sys.executable, "-c", script, tmp_path], stderr=subprocess.DEVNULL)
     while not (tmp_path / "started").exists():
         assert process.poll() is None
