@@ -183,20 +183,16 @@ def test_states_of_another_optimizer_and_files_that_are_none_are_refused(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["adam", "folder", "pipe"]
 
 
-def test_a_folder_that_takes_no_files_leaves_the_old_one(bundles: Callable[[str], Path], tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may write anywhere")
+def test_a_file_that_cannot_be_written_leaves_the_old_one(bundles: Callable[[str], Path], tmp_path: Path) -> None:
+    """What is written beside it has a longer name than the system takes, which stops root too."""
     model = torshc.load(bundles("momentum"))
     model.save_state(tmp_path / "a")
-    old = (tmp_path / "a").read_bytes()
+    place = (tmp_path / "a").rename(tmp_path / ("a" * 250))
+    old = place.read_bytes()
     model.step(BATCH)
-    tmp_path.chmod(0o500)
-    try:
-        with pytest.raises(RunError, match="Permission denied"):
-            model.save_state(tmp_path / "a")
-    finally:
-        tmp_path.chmod(0o700)
-    assert (tmp_path / "a").read_bytes() == old
+    with pytest.raises(RunError, match="File name too long"):
+        model.save_state(place)
+    assert place.read_bytes() == old and [*tmp_path.iterdir()] == [place]
 
 
 SAVES = """
