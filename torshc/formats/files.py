@@ -80,7 +80,7 @@ def _of_graph(graph: GraphProto) -> Iterator[tuple[str, TensorProto]]:
 
 def _of_nodes(nodes: Iterable[NodeProto]) -> Iterator[tuple[str, TensorProto]]:
     for node in nodes:
-        name = node.name or ", ".join(map(str, node.output))  # protobuf gives bytes where text is no UTF-8
+        name = node.name or ", ".join(node.output)
         yield from _of_attributes(node.attribute, f"node {name!r} ({node.op_type})")
 
 
@@ -111,7 +111,9 @@ def onnx_proto(path: str | Path) -> ModelProto | None:
         return None
     model = ModelProto()
     try:
-        model.ParseFromString(_binary(data))
+        binary = _binary(data)
+        strip(binary)  # refuses names that are not UTF-8, which protobuf hands through as bytes
+        model.ParseFromString(binary)
         _embed_external(model, Folder(path.parent))
     except Misfit as e:
         raise ModelError(f"{path}: {e.message}", e.remedy) from e
@@ -156,8 +158,7 @@ def with_weights(path: str | Path, new: Archive | Safetensors) -> bytes:
     proto = onnx_proto(path)
     if proto is None:
         raise ModelError(f"{path} is a JSON graph, whose weights come with it", "pass a graph with the new weights")
-    named = ((tensor.name, tensor) for tensor in proto.graph.initializer)
-    known = {name: tensor for name, tensor in named if isinstance(name, str)}  # bytes are no UTF-8
+    known = {tensor.name: tensor for tensor in proto.graph.initializer}
     problems = []
     for name in new.names:
         if name not in known:
