@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -56,8 +56,8 @@ def product_of_halves() -> ModelProto:
 
 
 @pytest.mark.parametrize("make", [quantised_product, product_of_halves])
-def test_a_derived_target_has_the_kernels_of_its_parent(make: object, derived: str) -> None:
-    data = make().SerializeToString()  # type: ignore[operator]
+def test_a_derived_target_has_the_kernels_of_its_parent(make: Callable[[], ModelProto], derived: str) -> None:
+    data = make().SerializeToString()
     own, parents = (prepare(data, CompileOptions(target=t)) for t in (derived, "c"))
     assert [g.kernels[0].template for g in own.units] == [g.kernels[0].template for g in parents.units]
     assert own.sources == parents.sources and any("gemm" in u.kernels[0].template for u in own.units)

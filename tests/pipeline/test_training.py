@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import torshc
 from tests.support.compilers import needed
-from tests.training.networks import Array, Steps, convolutional, model
+from tests.training.networks import Array, Steps, convolutional, model, write_step
 from torshc.base.errors import ConfigError, RunError, UnsupportedError
 from torshc.base.options import CompileOptions
 from torshc.bundle.program import Program
@@ -28,17 +28,11 @@ clip_norm: 1
 """
 
 
-def step_of(folder: Path, text: str) -> Path:
-    file = folder / "step.yaml"
-    file.write_text(text)
-    return file
-
-
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     needed()
     folder = tmp_path_factory.mktemp("train")
-    torshc.compile(convolutional(), folder / "net.tsc", train=step_of(folder, ADAM))
+    torshc.compile(convolutional(), folder / "net.tsc", train=write_step(folder, ADAM))
     return folder / "net.tsc"
 
 
@@ -136,7 +130,7 @@ def test_a_step_that_is_refused_changes_nothing(bundle: Path) -> None:
 
 
 def program_of(source: bytes, folder: Path, text: str, **options: Any) -> Program:
-    return prepare(source, CompileOptions(train=step_of(folder, text), **options)).program
+    return prepare(source, CompileOptions(train=write_step(folder, text), **options)).program
 
 
 @pytest.mark.parametrize("level", [0, 3])
@@ -159,7 +153,7 @@ def test_a_state_that_is_still_read_is_not_overwritten(tmp_path: Path) -> None:
     source = model(nodes, {"x": [3]}, {"y": [3]}, first, np.float32)
     needed()
     for level in (0, 3):
-        torshc.compile(source, tmp_path / "p.tsc", train=step_of(tmp_path, TANGLED), opt_level=level)
+        torshc.compile(source, tmp_path / "p.tsc", train=write_step(tmp_path, TANGLED), opt_level=level)
         trained, (w, v) = torshc.load(tmp_path / "p.tsc"), first.values()
         rng = np.random.default_rng(2)
         for _ in range(3):
@@ -194,13 +188,13 @@ def test_sizes_that_a_run_decides_are_refused(tmp_path: Path) -> None:
         helper.make_node("Transpose", ["i"], ["j"]), helper.make_node("GatherND", ["p", "j"], ["y"]),
     ]  # fmt: skip
     source = model(nodes, {"x": [3]}, {"y": ["n"]}, {"w": np.ones(3)}, np.float32)
-    step = step_of(tmp_path, "weights: w\nloss: mse\noptimizer: {sgd: {learning_rate: 0.1}}\n")
+    step = write_step(tmp_path, "weights: w\nloss: mse\noptimizer: {sgd: {learning_rate: 0.1}}\n")
     with pytest.raises(UnsupportedError, match=r"'find'.*known only in a run"):
         prepare(source, CompileOptions(train=step))
 
 
 def test_options_that_do_not_go_with_training_are_refused(tmp_path: Path) -> None:
-    step = step_of(tmp_path, ADAM)
+    step = write_step(tmp_path, ADAM)
     with pytest.raises(ConfigError, match="--train with --named-weights"):
         CompileOptions(train=step, named_weights=True)
     with pytest.raises(ConfigError, match="--train with --precision bf16"):
@@ -215,7 +209,7 @@ def test_options_that_do_not_go_with_training_are_refused(tmp_path: Path) -> Non
 
 def test_frozen_weights_stay(tmp_path: Path) -> None:
     text = ADAM.replace('"*"', "linear.*")
-    steps = Steps(convolutional(np.float64), step_of(tmp_path, text), {"x": (8, 1, 6, 6)})
+    steps = Steps(convolutional(np.float64), write_step(tmp_path, text), {"x": (8, 1, 6, 6)})
     found = program_of(convolutional(), tmp_path, text)
     assert {s.name for s in found.states if s.trained} == {"linear.weight", "linear.bias"}
     assert {s.name for s in steps.graph.states} == {s.name for s in found.states}
@@ -225,7 +219,7 @@ def test_states_begin_with_the_weights_inside_a_library(tmp_path: Path) -> None:
     needed()
     found = onnx.load_from_string(convolutional())
     first = {w.name: numpy_helper.to_array(w) for w in found.graph.initializer}
-    step = step_of(tmp_path, ADAM)
+    step = write_step(tmp_path, ADAM)
     torshc.compile(convolutional(), tmp_path / "e.tsc", train=step, embed_weights=True)
     states = torshc.load(tmp_path / "e.tsc").state_dict()
     assert all(np.array_equal(states[n], first[n]) for n in first)
@@ -243,8 +237,7 @@ def test_an_embedding_is_trained_and_its_indices_are_checked(tmp_path: Path) -> 
         nodes, "net", [entry], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 3])], known
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
-    step = tmp_path / "step.yaml"
-    step.write_text('weights: "*"\nloss: cross_entropy\noptimizer: {sgd: {learning_rate: 1}}\n')
+    step = write_step(tmp_path, 'weights: "*"\nloss: cross_entropy\noptimizer: {sgd: {learning_rate: 1}}\n')
     torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", train=step)
     ids, target = np.array([4, 0, 4, 2]), np.array([1, 2, 0, 1])
     with torshc.load(tmp_path / "m.tsc") as trained:
@@ -271,8 +264,8 @@ def test_cells_whose_gradient_is_a_loop_are_refused_by_name(tmp_path: Path) -> N
     ]
     (tmp_path / "m.onnx").write_bytes(model(nodes, {"x": [4, 1, 3]}, {"y": [4, 1, 1, 2]}, weights, np.float32))
     for chosen, refused in (('"*"', True), ("v", False)):
-        (tmp_path / "step.yaml").write_text(f"weights: {chosen}\nloss: mse\noptimizer: {{sgd: {{learning_rate: 1}}}}\n")
-        options = CompileOptions(train=tmp_path / "step.yaml")
+        text = f"weights: {chosen}\nloss: mse\noptimizer: {{sgd: {{learning_rate: 1}}}}\n"
+        options = CompileOptions(train=write_step(tmp_path, text))
         if not refused:
             prepare(tmp_path / "m.onnx", options)
             continue

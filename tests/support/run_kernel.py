@@ -12,6 +12,7 @@ import mmap
 import platform
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -158,7 +159,7 @@ class Launch:
         return float(np.median(times))
 
 
-class Planned:
+class Planned(ABC):
     """A planned graph with its kernels built and its memory laid out.
 
     Args:
@@ -185,8 +186,9 @@ class Planned:
             for kernel in target.lower(graph, group, self.plan.storage):
                 self.launches.append(self._prepare(kernel, target.render(kernel)))
 
+    @abstractmethod
     def _prepare(self, kernel: Kernel, made: Rendered) -> Any:
-        raise NotImplementedError
+        """The kernel, ready to be launched."""
 
     @property
     def kernels(self) -> list[Kernel]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from torshc.base.options import CompileOptions
+from torshc.expr import product
 from torshc.graph import Value
-from torshc.kernels.axes import product
 from torshc.kernels.base import Kernel
 from torshc.kernels.generic import lower_generic
 from torshc.kernels.lower import idle_when_empty

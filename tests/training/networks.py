@@ -39,6 +39,13 @@ def convolutional(dtype: type = np.float32, batch: int | str = "batch") -> bytes
     return model(nodes, {"x": [batch, 1, 6, 6]}, {"y": [batch, 3]}, weights, dtype)
 
 
+def write_step(folder: Path, text: str) -> Path:
+    """A file of a training step."""
+    file = folder / "step.yaml"
+    file.write_text(text)
+    return file
+
+
 def affine(dtype: type = np.float64, after: str = "Identity") -> bytes:
     """[4, 3] -> x w + b, then a function -> [4, 2]; `n` is a weight of integers that nothing reads."""
     rng = np.random.default_rng(7)

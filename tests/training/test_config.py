@@ -16,6 +16,8 @@ from torshc.training import read_training
 from torshc.training.config import KEYS, LOSS_KEYS, LOSSES
 from torshc.training.optimizers import OPTIMIZERS, Adam, Momentum, Sgd
 
+from .networks import write_step
+
 WHOLE = """\
 weights: [a, "b.*"]
 loss: {mse: {of: y, target: t}}
@@ -26,14 +28,8 @@ clip_norm: 2
 """
 
 
-def written(folder: Path, text: str) -> Path:
-    file = folder / "step.yaml"
-    file.write_text(text)
-    return file
-
-
 def test_a_file_says_all_of_it(tmp_path: Path) -> None:
-    found = read_training(written(tmp_path, WHOLE))
+    found = read_training(write_step(tmp_path, WHOLE))
     assert [c.text for c in found.weights] == ["a", "b.*"]
     assert (found.loss.kind, found.loss.of, found.loss.target) == ("mse", "y", "t")
     assert found.optimizer == Momentum(learning_rate=1e-3, momentum=0.8, nesterov=True)
@@ -42,11 +38,11 @@ def test_a_file_says_all_of_it(tmp_path: Path) -> None:
 
 def test_a_file_says_as_little_as_it_can(tmp_path: Path) -> None:
     text = 'weights: "*"\nloss: {output: y}\noptimizer: {sgd: {learning_rate: input}}\n'
-    found = read_training(written(tmp_path, text))
+    found = read_training(write_step(tmp_path, text))
     assert (found.loss.kind, found.loss.of, found.optimizer) == ("output", "y", Sgd(learning_rate="input"))
     assert (found.weight_decay, found.clip_norm) == (0.0, None)
     short = "weights: w\nloss: l1\noptimizer: {adam: {learning_rate: 0.1}}\n"
-    assert read_training(written(tmp_path, short)).optimizer == Adam(learning_rate=0.1)
+    assert read_training(write_step(tmp_path, short)).optimizer == Adam(learning_rate=0.1)
 
 
 WRONG = {
@@ -79,16 +75,16 @@ def changed(wrong: str) -> str:
 def test_a_mistake_is_told_with_its_line(wrong: str, tmp_path: Path) -> None:
     line, message = WRONG[wrong]
     with pytest.raises(ConfigError) as caught:
-        read_training(written(tmp_path, changed(wrong)))
+        read_training(write_step(tmp_path, changed(wrong)))
     assert f"step.yaml:{line}: {message}" in str(caught.value)
 
 
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        read_training(written(tmp_path, "weights: []\nloss: no\noptimizer: {sgd: {learning_rate: 1}}\nclip: 1\n"))
+        read_training(write_step(tmp_path, "weights: []\nloss: no\noptimizer: {sgd: {learning_rate: 1}}\nclip: 1\n"))
     assert all(f"step.yaml:{k}: " in str(caught.value) for k in (1, 2, 4))
     with pytest.raises(ConfigError) as caught:
-        read_training(written(tmp_path, "weights: w\nlos: mse\n"))
+        read_training(write_step(tmp_path, "weights: w\nlos: mse\n"))
     for mistake in ("unknown key 'los'; did you mean 'loss'?", "'loss' is missing", "'optimizer' is missing"):
         assert mistake in str(caught.value)
 

@@ -11,13 +11,11 @@ from onnx import helper
 
 from torshc.base.errors import ConfigError, UnsupportedError
 
-from .networks import DIGITS, Steps, affine, convolutional, model, wide
+from .networks import DIGITS, Array, Steps, affine, convolutional, model, wide, write_step
 
 
 def step_of(folder: Path, weights: str, loss: str = "mse") -> Path:
-    file = folder / "step.yaml"
-    file.write_text(f"weights: {weights}\nloss: {loss}\noptimizer: {{sgd: {{learning_rate: 1}}}}\n")
-    return file
+    return write_step(folder, f"weights: {weights}\nloss: {loss}\noptimizer: {{sgd: {{learning_rate: 1}}}}\n")
 
 
 def trained(steps: Steps) -> list[str]:
@@ -114,7 +112,7 @@ def test_gradients_of_the_digits_are_those_of_differences(tmp_path: Path) -> Non
     image, target = rng.uniform(0, 1, (3, 1, 8, 8)), np.array([3, 1, 4])
     start = dict(steps.states)
 
-    def loss(states: dict[str, np.ndarray]) -> float:  # type: ignore[type-arg]
+    def loss(states: dict[str, Array]) -> float:
         steps.states = dict(states)
         return steps(image=image, target=target)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Container, Hashable, Iterator
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 from typing import Any, Union
 
 from .dtype import BOOL, F32, I64, DType
@@ -230,6 +230,14 @@ def as_int(expr: Scalar) -> int | None:
     if isinstance(expr, Expr) and expr.op == "const" and isinstance(expr.data, int):
         return int(expr.data)
     return None
+
+
+def product(extents: Iterable[Expr]) -> Expr:
+    """The number of elements of such extents; 1 of none."""
+    total = const(1)
+    for extent in extents:
+        total = total * extent
+    return total
 
 
 def walk(*roots: Expr) -> Iterator[Expr]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from ..expr import (
     I64,
@@ -26,6 +25,7 @@ from ..expr import (
     locals_of,
     max_of,
     min_of,
+    product,
     rebuild,
     tangent,
     walk,
@@ -173,12 +173,12 @@ def _landed(builder: Builder, to: _Landing, slope: Expr, operands: list[Tensor],
     for k, size in zip(to.found, sizes, strict=True):
         # Where a read is guarded its index may be anything, and its change is 0.
         place = place * size + max_of(min_of(to.index[k], size - 1), 0)
-    turns = _product(a.args[0] for a in to.spread)
+    turns = product(a.args[0] for a in to.spread)
     kept = tuple(a.args[0] for a in to.own)
     places = _computed(builder, place, to.spread, (), I64, operands).reshape(turns, 1)
     updates = _computed(builder, slope, (*to.spread, *to.own), to.rest, x.dtype, operands).reshape(turns, *kept)
     if onto is None:
-        onto = x.constant(0.0).expand(_product(sizes), *kept)
+        onto = x.constant(0.0).expand(product(sizes), *kept)
     return Tensor(builder, builder.one(ScatterND("add"), onto.value, places.value, updates.value))
 
 
@@ -204,7 +204,3 @@ def _in_order(made: Tensor, shape: Shape, found: tuple[int, ...]) -> Tensor:
         return made
     order = [*found, *(k for k in range(len(shape)) if k not in found)]
     return made.reshape(*(shape[k] for k in order)).transpose(*sorted(range(len(shape)), key=order.__getitem__))
-
-
-def _product(sizes: Iterable[Expr]) -> Expr:
-    return reduce(lambda a, b: a * b, sizes, const(1))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..base.errors import InternalError, UnsupportedError
-from ..expr import F32, Expr, acc, as_int, axis, const, load
+from ..expr import F32, Expr, acc, as_int, axis, const, load, product
 from ..expr.affine import contains
 from ..graph import Node, Value
 from ..ops.core.base import Index, broadcast_index
@@ -16,7 +16,7 @@ from ..plan.group import Group
 from ..plan.inline import Inliner
 from ..plan.storage import Storage
 from ..plan.views import behind_views
-from .axes import make_axes, product
+from .axes import make_axes
 from .heavy import (
     HeavyKernel,
     Strided,

@@ -55,10 +55,3 @@ def _name(a: Expr) -> object:
 def ceil_div(e: Expr, by: Expr | int) -> Expr:
     """e / by rounded up."""
     return call("floordiv", e + by - 1, by)
-
-
-def product(extents: Sequence[Expr]) -> Expr:
-    total = const(1)
-    for e in extents:
-        total = total * e
-    return total

@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..expr import F32, DType, Expr, acc, as_int, const, cost, load, walk
+from ..expr import F32, DType, Expr, acc, as_int, const, cost, load, product, walk
 from ..expr.affine import strides_along
 from ..graph import Node, Value
 from ..ops.core.base import Index
 from ..plan.group import Group
 from ..plan.inline import Inliner
 from ..plan.storage import Storage
-from .axes import join_axes, product
+from .axes import join_axes
 from .base import Buffer, Kernel, Operand, Store, Temporary
 from .epilogue import lower_epilogue
 from .nest import Buffers, MapKernel

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..base.errors import InternalError
-from ..expr import Expr, acc, as_int, axis, call, const, cost, load, rebuild, walk
+from ..expr import Expr, acc, as_int, axis, call, const, cost, load, product, rebuild, walk
 from ..expr.affine import contains, split_axis
 from ..expr.dtype import BOOL
 from ..graph import Node, Value
@@ -16,7 +16,7 @@ from ..ops.core.base import Index, LoopNest
 from ..plan.group import Group
 from ..plan.inline import Inliner, address, register_type
 from ..plan.storage import Storage
-from .axes import join_axes, make_axes, product
+from .axes import join_axes, make_axes
 from .base import Buffer, Kernel, Store
 
 CHUNK = 16384  # elements a task: 64 KiB of f32, some microseconds of work

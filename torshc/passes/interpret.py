@@ -248,7 +248,7 @@ class _Evaluator:
         return np.asarray(FUNCTIONS[e.op].numpy(*xs)).astype(e.dtype.numpy, copy=False)
 
     def _load(self, e: Expr) -> Array:
-        source = self.tensors.get(e.data)  # type: ignore[call-overload]  # the key of a load is the input's number
+        source = self.tensors.get(e.data) if isinstance(e.data, int) else None  # an input's number
         if source is None:
             raise CannotEvaluate(f"input {e.data}")
         seen = self._view(source, e.args)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import InternalError
-from ..expr import BOOL, FUNCTIONS, I64, NARROW, SYMBOLS, DType, Expr, is_nonnegative, length, on_host, walk
+from ..expr import BOOL, FUNCTIONS, I64, NARROW, SYMBOLS, DType, Expr, as_int, is_nonnegative, length, on_host, walk
 from ..expr.derived import Derived
 from ..expr.expr import LOCAL
 from ..kernels.base import Buffer
@@ -23,27 +23,46 @@ OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
+class Negative(str):
+    """The text of a number or of a product with a minus in front.
+
+    Attributes:
+        positive: the text without the minus, and without brackets.
+    """
+
+    positive: str
+
+    def __new__(cls, text: str, positive: str) -> Negative:
+        made = super().__new__(cls, text)
+        made.positive = positive
+        return made
+
+
 def literal(value: object, dtype: DType) -> str:
-    """A C literal of a scalar."""
+    """A C literal of a scalar, a :class:`Negative` where there is a positive number of its type."""
     if dtype is BOOL:
         return "1" if value else "0"
     if dtype.is_float:
         number = float(value)  # type: ignore[arg-type]
+        if number < 0:
+            positive = literal(-number, dtype)
+            return Negative(f"-{positive}", positive)
         suffix = "" if dtype.name == "f64" else "f"
         if math.isnan(number):
             return f'__builtin_nan{suffix}("")'
         if math.isinf(number):
-            return f"{'-' if number < 0 else ''}__builtin_inf{suffix}()"
+            return f"__builtin_inf{suffix}()"
         text = float.hex(number) if suffix == "" else repr(_as_f32(number))
         return text + suffix
-    number = int(value)  # type: ignore[call-overload]
-    if not dtype.range[0] <= number <= dtype.range[1]:
-        raise InternalError(f"{number} is no {dtype.name}")  # an element wraps, a size was refused
-    if dtype.name == "i64" and number == -(2**63):
+    whole = int(value)  # type: ignore[call-overload]
+    if not dtype.range[0] <= whole <= dtype.range[1]:
+        raise InternalError(f"{whole} is no {dtype.name}")  # an element wraps, a size was refused
+    if dtype.name == "i64" and whole == -(2**63):
         return "INT64_MIN"
     if dtype.name == "u64":
-        return f"UINT64_C({number})"
-    return f"{number}{'u' if dtype.kind == 'u' else ''}"
+        return f"UINT64_C({whole})"
+    text = f"{whole}{'u' if dtype.kind == 'u' else ''}"
+    return Negative(text, f"{-whole}") if whole < 0 else text
 
 
 def _as_f32(number: float) -> float:
@@ -176,7 +195,10 @@ def leaf(e: Expr, axes: Mapping[Expr, str], dims: Mapping[Any, str]) -> str | No
     if e in dims:
         return dims[e]
     if e.op == "const":
-        return f"({literal(e.data, e.dtype)})" if str(e.data).startswith("-") else literal(e.data, e.dtype)
+        text = literal(e.data, e.dtype)
+        if isinstance(text, Negative):
+            return Negative(f"({text})", text.positive)
+        return f"({text})" if in_brackets(e) else text
     if e.op in SYMBOLS:
         return dims[str(e.data)]
     return axes[e] if e.op == "axis" else None
@@ -215,38 +237,31 @@ def spell(e: Expr, inner: Sequence[str]) -> str:
 
 def sum_text(args: Sequence[Expr], inner: Sequence[str]) -> str:
     """A sum over the texts of its operands; what is negative is subtracted, and stands behind one that is not."""
-    # A product that has a name is what it is.
-    terms = [(_is_negative(a) and x.startswith("(-"), a, x) for a, x in zip(args, inner, strict=True)]
-    first = next((k for k, term in enumerate(terms) if not term[0]), 0)
-    terms.insert(0, terms.pop(first))
-    text = bare(terms[0][1], inner[first]) if args[first].op == "mul" else inner[first]
-    for negative, a, x in terms[1:]:
-        if negative:
-            text += f" - {x[2:-1]}"
+    terms = [*zip(args, inner, strict=True)]
+    terms.insert(0, terms.pop(next((k for k, x in enumerate(inner) if not isinstance(x, Negative)), 0)))
+    text = ""
+    for a, x in terms:
+        if text and isinstance(x, Negative):
+            text += f" - {x.positive}"
         else:
-            text += f" + {bare(a, x) if a.op == 'mul' else x}"
+            text += f"{' + ' if text else ''}{bare(a, x) if a.op == 'mul' else x}"
     return f"({text})"
 
 
 def _product(args: Sequence[Expr], inner: Sequence[str]) -> str:
     """A product over the texts of its operands; the sign of a negative number stands first, and no 1 behind it."""
-    if not _is_negative(args[0]):
-        return "(" + " * ".join(inner) + ")"
-    number = -int(args[0].data)  # type: ignore[call-overload]
-    return "(-" + " * ".join([*([] if number == 1 else [literal(number, args[0].dtype)]), *inner[1:]]) + ")"
-
-
-def _is_negative(e: Expr) -> bool:
-    """Whether an expression is a negative number that has a positive one, or a product with such a number in front."""
-    if e.op == "mul":
-        return _is_negative(e.args[0]) and e.args[0].op == "const"
-    return e.op == "const" and -(2**63) < int(e.data) < 0  # type: ignore[call-overload]
+    first, *others = inner
+    if not isinstance(first, Negative):
+        return f"({' * '.join(inner)})"
+    positive = " * ".join(others if as_int(args[0]) == -1 else [first.positive, *others])
+    return Negative(f"(-{positive})", positive)
 
 
 def arithmetic(op: str, args: Sequence[str]) -> str:
     """One of :data:`OPERATORS` of floats over texts; a negative number that is added is subtracted."""
-    minus = op == "add" and len(args) == 2 and args[1].startswith("-") and args[1][1:2].isdigit()
-    return f"{args[0]} - {args[1][1:]}" if minus else f" {OPERATORS[op]} ".join(args)
+    if op == "add" and len(args) == 2 and isinstance(args[1], Negative):
+        return f"{args[0]} - {args[1].positive}"
+    return f" {OPERATORS[op]} ".join(args)
 
 
 def behind(pointer: str, place: str) -> str:

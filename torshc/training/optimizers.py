@@ -6,6 +6,7 @@ zeros at first.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
@@ -41,7 +42,7 @@ class At:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Optimizer:
+class Optimizer(ABC):
     """An optimizer.
 
     Attributes:
@@ -63,9 +64,9 @@ class Optimizer:
             gradient = gradient + weight * at.decay
         return self.move(at, weight, gradient, *states)
 
+    @abstractmethod
     def move(self, at: At, weight: Tensor, gradient: Tensor, *states: Tensor) -> Sequence[Tensor]:
         """The new weight and the new states, where decay is done."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,7 @@ class Loop(_Loop):
             states = results[: len(states)]
             for parts, part in zip(yielded, results[len(states) :], strict=True):
                 parts.append(part)
-        if rounds == 0 and yielded:
+        if rounds == 0 and yielded:  # onnx's own exception for what it lacks; verify names the remedy
             raise NotImplementedError("Loop that yields values, in no rounds")
         return self._check_and_fix_outputs((*states, *map(np.stack, yielded)))
 

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import ModelError
-from ...expr import DType, as_int, const, from_onnx, ne
+from ...expr import DType, as_int, const, from_onnx, ne, product
 from ..core.axes import axis_at, constraints_of, pick, require
 from ..core.composite import composite
 from ..core.functions import gather
 from ..core.source import SourceNode, Unsupported
 from ..core.tensor import Tensor, operand
-from ..tensor.scatter import product
 from .spectra import WindowOfSize, mel_filters, transform_at_run, weighed_frames
 
 LARGEST = 1 << 24  # elements of a matrix

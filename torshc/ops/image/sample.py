@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...base.errors import ModelError
-from ...expr import F32, DType, Expr, as_int, const, eq
+from ...expr import F32, DType, Expr, as_int, const, eq, product
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, constraints_of, require
 from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, filled, need, operator, same_dim
@@ -26,7 +26,6 @@ from ..core.source import SourceNode, Unsupported
 from ..core.tensor import Tensor, apply_op
 from ..nn.conv import Ints, Window, bias_of, grouped, inside, kernel_of, operands, slide, spatial_of, window
 from ..tensor.index import wrap
-from ..tensor.scatter import product
 from ..tensor.view import linear
 from .taps import clamp, cubic_weights
 

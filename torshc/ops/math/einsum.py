@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...base.errors import ModelError
-from ...expr import Expr, const
+from ...expr import Expr, const, product
 from ...graph import Node, Shape, TensorType, Value
 from ..core.base import (
     Constraints,
@@ -137,11 +137,11 @@ def as_matmul(op: Einsum, operands: list[Tensor]) -> Tensor | None:
 
     def grouped(v: Tensor, labels: str, groups: list[list[str]]) -> Tensor:
         v = _ordered(v, [labels.index(c) for g in (batch, *groups) for c in g])
-        return _shaped(v, (*(sizes[c] for c in batch), *(_product(sizes, g) for g in groups)))
+        return _shaped(v, (*(sizes[c] for c in batch), *(product(sizes[c] for c in g) for g in groups)))
 
-    product = grouped(operands[0], left, [rows, inner]) @ grouped(operands[1], right, [inner, columns])
+    matmul = grouped(operands[0], left, [rows, inner]) @ grouped(operands[1], right, [inner, columns])
     made = [*batch, *rows, *columns]
-    return _ordered(_shaped(product, tuple(sizes[c] for c in made)), [made.index(c) for c in op.result])
+    return _ordered(_shaped(matmul, tuple(sizes[c] for c in made)), [made.index(c) for c in op.result])
 
 
 def _ordered(v: Tensor, order: list[int]) -> Tensor:
@@ -150,13 +150,6 @@ def _ordered(v: Tensor, order: list[int]) -> Tensor:
 
 def _shaped(v: Tensor, shape: Shape) -> Tensor:
     return v if shape == v.shape else v.reshape(*shape)
-
-
-def _product(sizes: dict[str, Expr], labels: list[str]) -> Expr:
-    total = const(1)
-    for c in labels:
-        total = total * sizes[c]
-    return total
 
 
 @gradient_of(Einsum)

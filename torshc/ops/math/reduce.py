@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
-from ...expr import F32, I64, Expr, const, eq, select
+from ...expr import F32, I64, Expr, const, eq, product, select
 from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.axes import axes_operand, constraints_of, known_axes, marks, without
 from ..core.base import REGISTRY, Constraints, Index, Inputs, LoopNest, Op, Read, axis_of, need, operator
@@ -333,7 +333,7 @@ def _reduce_gradient(op: Reduce, at: Backward) -> Tensor:
         return spread(apply_named(kind, t, axes=op.axes, keepdims=True), x.shape)
 
     y, g = (spread(as_shape(t, kept), x.shape) for t in (at.outputs[0], at.gradient))
-    return _GRADIENTS[op.name](_Reduced(x, y, g, _product(x.shape[k] for k in op.axes), again))
+    return _GRADIENTS[op.name](_Reduced(x, y, g, product(x.shape[k] for k in op.axes), again))
 
 
 @gradient_of(ReduceMarked)
@@ -344,12 +344,5 @@ def _reduce_marked_gradient(op: ReduceMarked, at: Backward) -> Tensor:
         return spread(apply_op(ReduceMarked(kind, op.marked), t), x.shape)
 
     y, g = (spread(t, x.shape) for t in (at.outputs[0], at.gradient))
-    count = _product(select(m, d, const(1)) for m, d in zip(op.marked, x.shape, strict=True))
+    count = product(select(m, d, const(1)) for m, d in zip(op.marked, x.shape, strict=True))
     return _GRADIENTS[op.kind](_Reduced(x, y, g, count, again))
-
-
-def _product(sizes: Iterable[Expr]) -> Expr:
-    total = const(1)
-    for d in sizes:
-        total = total * d
-    return total

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...base.errors import ModelError
-from ...expr import F32, as_int, const, from_onnx
+from ...expr import F32, as_int, const, from_onnx, product
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import constraints_of
 from ..core.base import (
@@ -30,7 +30,6 @@ from ..core.scalar import Scalar
 from ..core.source import SourceNode, Unsupported
 from ..core.tensor import Axes, Tensor, apply_op
 from ..tensor.index import ArgSearch
-from ..tensor.scatter import product
 from .conv import inside
 
 

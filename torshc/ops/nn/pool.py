@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...base.errors import ModelError
-from ...expr import I64, DType, Expr, const, max_of, min_of
+from ...expr import I64, DType, Expr, const, max_of, min_of, product
 from ...graph import Node, Shape, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator
 from ..core.functions import abs as abs_
@@ -19,7 +19,7 @@ from ..core.source import SourceNode
 from ..core.tensor import Tensor, apply_named, apply_op
 from ..math.reduce import GlobalAveragePool
 from ..tensor.parts import Pad
-from ..tensor.scatter import ScatterElements, product
+from ..tensor.scatter import ScatterElements
 from ..tensor.view import delinear, linear
 from .conv import Ints, Window, inside, slid_back, slide, window
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...base.errors import ModelError
-from ...expr import BOOL, DType, Expr, as_int, const, eq, select
+from ...expr import BOOL, DType, Expr, as_int, const, eq, product, select
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import require
 from ..core.base import (
@@ -48,14 +48,6 @@ from .parts import Pad
 from .view import Reshape
 
 _COMBINE = {"none": "max", "add": "add", "mul": "mul", "max": "max", "min": "min"}
-
-
-def product(shape: Shape) -> Expr:
-    """Number of elements of a shape."""
-    total = const(1)
-    for d in shape:
-        total = total * d
-    return total
 
 
 def identity(combine: str, dtype: DType) -> float:

@@ -8,11 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from ...base.features import Feature, Features
-from ...expr import BOOL, F32, I64, DType, Expr, acc, as_int, call, const, locals_of, rebuild, substitute, walk
+from ...expr import BOOL, F32, I64, DType, Expr, acc, as_int, call, const, locals_of, product, rebuild, substitute, walk
 from ...expr.affine import contains
 from ...expr.derived import Derived
 from ...expr.formulas import ELEMENTARY
-from ...kernels.axes import product
 from ...kernels.base import Kernel, Store
 from ...kernels.nest import Accumulator, RowKernel
 from ..base import IndexPrinter, Rendered, indented, register, render_kernel

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import I8, I32, DType, Expr, as_int, const
+from ...expr import I8, I32, DType, Expr, as_int, const, product
 from ...expr.affine import strides_along
 from ...graph import Value
-from ...kernels.axes import join_axes, product
+from ...kernels.axes import join_axes
 from ...kernels.base import AT_ONCE, Kernel, Packed, Temporary
 from ...kernels.heavy import Strided, add_buffer, plain, row_major, strided_operand, temporary
 from ...kernels.nest import Buffers

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-from ...expr import BOOL, DTYPES, DType, Expr, as_int, call, const, walk
-from ...kernels.axes import ceil_div, product
+from ...expr import BOOL, DTYPES, DType, Expr, as_int, call, const, product, walk
+from ...kernels.axes import ceil_div
 from ...kernels.base import Kernel
 from ...kernels.nest import MapKernel
 from ...kernels.picked import Kept, Pick, Picked, picked

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...base.errors import InternalError
-from ...expr import F32, Expr, acc, as_int, axis, call, const, load, walk
+from ...expr import F32, Expr, acc, as_int, axis, call, const, load, product, walk
 from ...graph import Node, Value
-from ...kernels.axes import ceil_div, join_axes, product
+from ...kernels.axes import ceil_div, join_axes
 from ...kernels.base import Kernel, Packed, Store, Temporary
 from ...kernels.heavy import Strided, add_buffer, copy_kernel, is_empty, plain, row_major, strided_operand, temporary
 from ...kernels.machine import Machine

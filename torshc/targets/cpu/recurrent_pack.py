@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...expr import F32, Expr, as_int, axis, call, const, load, select
+from ...expr import F32, Expr, as_int, axis, call, const, load, product, select
 from ...graph import Value
-from ...kernels.axes import product
 from ...kernels.base import Buffer, Kernel, Packed, Store, Temporary
 from ...kernels.heavy import Strided, add_buffer, plain
 from ...kernels.nest import Buffers, MapKernel

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import BF16, F16, Expr, as_int, call, const, walk
+from ...expr import BF16, F16, Expr, as_int, call, const, product, walk
 from ...expr.affine import strides_along
 from ...graph import Value
-from ...kernels.axes import ceil_div, product
+from ...kernels.axes import ceil_div
 from ...kernels.base import Kernel
 from ...kernels.generic import lower_generic
 from ...kernels.heavy import HeavyKernel, is_empty, traffic

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import Expr, call, const, select
+from ...expr import Expr, call, const, product, select
 from ...graph import Value
-from ...kernels.axes import ceil_div, product
+from ...kernels.axes import ceil_div
 from ...kernels.base import Kernel
 from ...kernels.heavy import HeavyKernel, is_empty, traffic
 from ...kernels.machine import Machine

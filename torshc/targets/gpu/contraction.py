@@ -15,11 +15,28 @@ from itertools import product as cartesian
 from typing import ClassVar
 
 from ...base.budget import budget
-from ...expr import BF16, F16, F32, F64, DType, Expr, acc, as_expr, as_int, axis, call, const, load, select, substitute
+from ...expr import (
+    BF16,
+    F16,
+    F32,
+    F64,
+    DType,
+    Expr,
+    acc,
+    as_expr,
+    as_int,
+    axis,
+    call,
+    const,
+    load,
+    product,
+    select,
+    substitute,
+)
 from ...expr.affine import contains, split_axis
 from ...expr.index import poly_of
 from ...graph import Node, Value
-from ...kernels.axes import ceil_div, join_axes, product
+from ...kernels.axes import ceil_div, join_axes
 from ...kernels.base import Kernel, Store, Temporary
 from ...kernels.heavy import epilogue_flops, finish, is_empty, join_bodies, join_stores, row_major, traffic
 from ...kernels.machine import Machine

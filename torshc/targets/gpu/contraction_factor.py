@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import BF16, F16, F32, DType, Expr, as_int, call, const, select, walk
+from ...expr import BF16, F16, F32, DType, Expr, as_int, call, const, product, select, walk
 from ...expr.affine import aligned, contains, strides_along
 from ...graph import Value
-from ...kernels.axes import product
 from ...kernels.base import AT_ONCE, Buffer, Kernel, Operand, Packed, Store, Temporary
 from ...kernels.heavy import is_finite, row_major
 from ...kernels.nest import Buffers, MapKernel

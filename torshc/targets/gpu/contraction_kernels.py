@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import DType, Expr, as_int
-from ...kernels.axes import ceil_div, product
+from ...expr import DType, Expr, as_int, product
+from ...kernels.axes import ceil_div
 from ...kernels.heavy import HeavyKernel
 from .contraction_factor import Factor, Matrices, as_matrices
 from .contraction_tiles import AnyTile, GroupTile, Tf32GroupTile, Tf32Tile

@@ -7,9 +7,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import BOOL, Expr, as_int, axis, call, const, walk
+from ...expr import BOOL, Expr, as_int, axis, call, const, product, walk
 from ...expr.affine import split_axis
-from ...kernels.axes import ceil_div, product
+from ...kernels.axes import ceil_div
 from ...kernels.base import Kernel, expressions_in
 from ...kernels.machine import Device, Machine
 from ...kernels.moved import Moved, crossings

@@ -10,9 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from ...expr import Expr, acc, as_int, axis, load
+from ...expr import Expr, acc, as_int, axis, load, product
 from ...graph import Value
-from ...kernels.axes import product
 from ...kernels.base import Kernel, Store, Temporary
 from ...kernels.generic import lower_generic
 from ...kernels.heavy import row_major

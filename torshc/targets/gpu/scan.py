@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ...expr import Expr, acc, as_int, axis, call, const, load, select, substitute
+from ...expr import Expr, acc, as_int, axis, call, const, load, product, select, substitute
 from ...graph import Value
-from ...kernels.axes import ceil_div, product
+from ...kernels.axes import ceil_div
 from ...kernels.base import Buffer, Kernel, Store, Temporary
 from ...kernels.heavy import HeavyKernel, epilogue_flops, is_empty, row_major, traffic
 from ...kernels.machine import Device, Machine

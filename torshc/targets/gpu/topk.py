@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ...expr import U64, Expr, acc, as_int, axis, load
+from ...expr import U64, Expr, acc, as_int, axis, load, product
 from ...graph import Builder, Graph, Node, Value
-from ...kernels.axes import product
 from ...kernels.base import Kernel, NoKernel, Operand, Store, Temporary
 from ...kernels.heavy import HeavyKernel, is_empty, row_major, traffic
 from ...kernels.lower import idle_when_empty

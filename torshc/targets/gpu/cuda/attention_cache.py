@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ....base.errors import InternalError
-from ....expr import F32, I64, Expr, acc, as_int, axis, cast, const, load
+from ....expr import F32, I64, Expr, acc, as_int, axis, cast, const, load, product
 from ....graph import Builder, Graph, Value
-from ....kernels.axes import make_axes, product
+from ....kernels.axes import make_axes
 from ....kernels.base import Kernel
 from ....kernels.heavy import HeavyKernel, Strided, read_through, strided_operand, traffic
 from ....kernels.machine import Machine

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ....expr import F32, Expr, acc, as_int, axis, call, const, load, substitute, walk
+from ....expr import F32, Expr, acc, as_int, axis, call, const, load, product, substitute, walk
 from ....expr.affine import split_axis
 from ....expr.index import poly_of
 from ....graph import Node, Value
-from ....kernels.axes import make_axes, product
+from ....kernels.axes import make_axes
 from ....kernels.base import Kernel, Store
 from ....kernels.heavy import HeavyKernel, epilogue_flops, finish, join_bodies, read_through, traffic
 from ....kernels.machine import Device
