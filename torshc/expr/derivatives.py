@@ -9,30 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from .expr import Expr, Scalar, const, walk
+from .expr import Expr, const, walk
 from .formulas import bell
 from .functions import FUNCTIONS, Slope, call, cast, select
-
-
-def _mul(a: Scalar, b: Scalar) -> Expr:
-    return call("mul", a, b)
-
-
-def _div(a: Scalar, b: Scalar) -> Expr:
-    return call("div", a, b)
-
-
-def _sub(a: Scalar, b: Scalar) -> Expr:
-    return call("sub", a, b)
-
-
-def _add(a: Scalar, b: Scalar) -> Expr:
-    return call("add", a, b)
+from .terms import equal, over
 
 
 def _chosen(t: Expr, wins: Expr, ties: Expr) -> Expr:
     """All of a change where its operand is the extreme alone, half where both are."""
-    return select(wins, t, select(ties, _mul(t, 0.5), const(0, t.dtype)))
+    return select(wins, t, select(ties, t * 0.5, const(0, t.dtype)))
 
 
 def _same(t: Expr, *_: Expr) -> Expr:
@@ -46,28 +31,28 @@ def _of_normal(t: Expr, y: Expr, a: Expr) -> Expr:
 SLOPES: dict[str, tuple[Slope | None, ...]] = {
     "add": (_same, _same),
     "sub": (_same, lambda t, y, a, b: call("neg", t)),
-    "mul": (lambda t, y, a, b: _mul(t, b), lambda t, y, a, b: _mul(t, a)),
-    "div": (lambda t, y, a, b: _div(t, b), lambda t, y, a, b: call("neg", _mul(t, _div(y, b)))),
-    "fma": (lambda t, y, a, b, c: _mul(t, b), lambda t, y, a, b, c: _mul(t, a), _same),
+    "mul": (lambda t, y, a, b: t * b, lambda t, y, a, b: t * a),
+    "div": (lambda t, y, a, b: over(t, b), lambda t, y, a, b: call("neg", t * over(y, b))),
+    "fma": (lambda t, y, a, b, c: t * b, lambda t, y, a, b, c: t * a, _same),
     "min": (
-        lambda t, y, a, b: _chosen(t, call("lt", a, b), call("eq", a, b)),
-        lambda t, y, a, b: _chosen(t, call("lt", b, a), call("eq", a, b)),
+        lambda t, y, a, b: _chosen(t, a < b, equal(a, b)),
+        lambda t, y, a, b: _chosen(t, b < a, equal(a, b)),
     ),
     "max": (
-        lambda t, y, a, b: _chosen(t, call("gt", a, b), call("eq", a, b)),
-        lambda t, y, a, b: _chosen(t, call("gt", b, a), call("eq", a, b)),
+        lambda t, y, a, b: _chosen(t, a > b, equal(a, b)),
+        lambda t, y, a, b: _chosen(t, b > a, equal(a, b)),
     ),
-    "fmod": (_same, lambda t, y, a, b: call("neg", _mul(t, call("trunc", _div(a, b))))),
-    "mod": (_same, lambda t, y, a, b: call("neg", _mul(t, call("floor", _div(a, b))))),
+    "fmod": (_same, lambda t, y, a, b: call("neg", t * call("trunc", over(a, b)))),
+    "mod": (_same, lambda t, y, a, b: call("neg", t * call("floor", over(a, b)))),
     "floordiv": (None, None),
     "neg": (lambda t, y, a: call("neg", t),),
-    "abs": (lambda t, y, a: _mul(t, call("sign", a)),),
+    "abs": (lambda t, y, a: t * call("sign", a),),
     "sign": (None,),
     "floor": (None,),
     "ceil": (None,),
     "round": (None,),
     "trunc": (None,),
-    "sqrt": (lambda t, y, a: _div(t, _mul(y, 2.0)),),
+    "sqrt": (lambda t, y, a: over(t, y * 2.0),),
     "near_sigmoid": FUNCTIONS["sigmoid"].slopes,
     "near_normal_f16": (_of_normal,),
     "near_normal_bf16": (_of_normal,),
@@ -116,7 +101,7 @@ def _through(e: Expr, found: Mapping[Expr, Expr | None]) -> Expr | None:
     for t, slope in zip(changes, SLOPES[e.op], strict=True):
         if t is not None and slope is not None:
             part = slope(t, e, *e.args)
-            total = part if total is None else _add(total, part)
+            total = part if total is None else total + part
     return total
 
 

@@ -93,13 +93,13 @@ class Expr:
     def __neg__(self) -> Expr:
         return _like(self, 0) - self
 
-    def __radd__(self, other: int) -> Expr:
+    def __radd__(self, other: float) -> Expr:
         return _like(self, other) + self
 
-    def __rsub__(self, other: int) -> Expr:
+    def __rsub__(self, other: float) -> Expr:
         return _like(self, other) - self
 
-    def __rmul__(self, other: int) -> Expr:
+    def __rmul__(self, other: float) -> Expr:
         return _like(self, other) * self
 
     def __bool__(self) -> bool:

@@ -22,7 +22,7 @@ from .expr import Expr, Scalar, acc, const, walk
 from .formulas_corners import corner_formulas
 from .formulas_narrow import CONVERSIONS
 from .functions import FUNCTIONS, Function, Slope, call, cast, numpy_sigmoid
-from .terms import EXACT, Language, absolute, bits, flipped, less, masked, over, polynomial, where, with_sign
+from .terms import EXACT, Language, absolute, bits, equal, flipped, masked, over, polynomial, where, with_sign
 
 _LANGUAGE: ContextVar[Language] = ContextVar("language")  # the one that a formula is made for
 
@@ -82,7 +82,7 @@ def _nearest(x: Expr, offset: int) -> tuple[Expr, Expr]:
         return k, cast(cast(k, I32) + offset, U32)
     whole = 1.5 * 2**23 + offset  # a sum with it has no bits behind the point
     moved = x + whole
-    return less(moved, whole), call("raw32", moved)
+    return moved - whole, call("raw32", moved)
 
 
 # ---- exponentials: x = n ln2 + r, abs(r) <= ln2/2 ------------------------------------------------------------------
@@ -95,8 +95,8 @@ def _power(n: Expr) -> Expr:
 
 def _clamped(x: Expr, low: float, high: float) -> Expr:
     """Within limits; NaN stays."""
-    x = where(call("lt", x, low), low, x)
-    return where(call("gt", x, high), high, x)
+    x = where(x < low, low, x)
+    return where(x > high, high, x)
 
 
 def _exp_parts(x: Expr, offset: int) -> tuple[Expr, Expr]:
@@ -150,7 +150,7 @@ def _exp_wide(x: Expr) -> Expr:
 def _tanh_wide(x: Expr) -> Expr:
     """From 20 on it is 1."""
     twice = absolute(x) * 2.0
-    e, n = _exp_parts_wide(where(call("gt", twice, 40.0), 40.0, twice), 1023)
+    e, n = _exp_parts_wide(where(twice > 40.0, 40.0, twice), 1023)
     s = _power_wide(n)
     d = s * e + (s - 1.0)
     return with_sign(over(d, d + 2.0), x)
@@ -174,7 +174,7 @@ def _exp(x: Expr) -> Expr:
 @elementary(np.exp, 10, lambda t, y, a: t * y, double=_exp_wide)
 def _exp_low(x: Expr) -> Expr:
     """e^x for x <= 0: 2^64 times as much is normal, so that 2^n needs no halves."""
-    near = where(call("lt", x, -104.5), -104.5, x)
+    near = where(x < -104.5, -104.5, x)
     if _LANGUAGE.get().scales:
         return _keep_nan(x, _exp_scaled(near))
     e, n = _exp_parts(near, 127 + 64)
@@ -188,39 +188,39 @@ def _expm1(x: Expr) -> Expr:
     e, n = _exp_parts(_clamped(x, -18.0, 89.0), 127 - 1)
     s = _power(n)
     half = s * e + (s - 0.5)
-    return _keep_nan(x, where(call("lt", absolute(x), SMALL), x, half + half))
+    return _keep_nan(x, where(absolute(x) < SMALL, x, half + half))
 
 
-@elementary(np.tanh, 16, lambda t, y, a: t * less(1.0, y * y), double=_tanh_wide)
+@elementary(np.tanh, 16, lambda t, y, a: t * (1.0 - y * y), double=_tanh_wide)
 def _tanh(x: Expr) -> Expr:
     """d / (d + 2), d = e^(2 abs(x)) - 1, with n of 0 to 29; from 10 on it is 1."""
     twice = absolute(x) + absolute(x)
-    e, n = _exp_parts(where(call("gt", twice, 20.0), 20.0, twice), 127)
+    e, n = _exp_parts(where(twice > 20.0, 20.0, twice), 127)
     s = _power(n)
     d = s * e + (s - 1.0)
     return _keep_nan(x, with_sign(over(d, d + 2.0), x))
 
 
-@elementary(numpy_sigmoid, 16, lambda t, y, a: t * (y * less(1.0, y)), generic=True)
+@elementary(numpy_sigmoid, 16, lambda t, y, a: t * (y * (1.0 - y)), generic=True)
 def _sigmoid(x: Expr) -> Expr:
     """e^-abs(x) never overflows, and e / (1 + e) keeps the far negative side right."""
     e = call("exp_low" if x.dtype is F32 else "exp", call("neg", absolute(x)))
-    return over(where(call("lt", x, 0.0), e, 1.0), e + 1.0)
+    return over(where(x < 0.0, e, 1.0), e + 1.0)
 
 
 @elementary(np.sinh, 30, lambda t, y, a: t * call("cosh", a))
 def _sinh(x: Expr) -> Expr:
     a = absolute(x)
-    e = call("expm1", where(call("gt", a, 10.0), 10.0, a))
+    e = call("expm1", where(a > 10.0, 10.0, a))
     near, far = (e + over(e, e + 1.0)) * 0.5, _exp_within(_clamped(a, -104.5, 90.0), -1)
-    found = where(call("lt", a, SMALL), a, where(call("gt", a, 9.5), far, near))
+    found = where(a < SMALL, a, where(a > 9.5, far, near))
     return _keep_nan(x, with_sign(found, x))
 
 
 @elementary(np.cosh, 30, lambda t, y, a: t * call("sinh", a))
 def _cosh(x: Expr) -> Expr:
     a = absolute(x)
-    e = _exp_within(where(call("gt", a, 90.0), 90.0, a), -1)
+    e = _exp_within(where(a > 90.0, 90.0, a), -1)
     return _keep_nan(x, e + over(0.25, e))
 
 
@@ -231,7 +231,7 @@ def _numpy_erf(x: Any) -> Any:
 @elementary(_numpy_erf, 18, lambda t, y, a: bell(t, 2 / math.sqrt(math.pi), -1.0, a))
 def _erf(x: Expr) -> Expr:
     """|x| < 1: x + x P(x^2), error 2^-29; else 1 - e^Q(|x|), Q = log(erfc) on [1, 4], beyond which erf is 1 in f32."""
-    a = where(call("gt", absolute(x), 4.0), 4.0, absolute(x))
+    a = where(absolute(x) > 4.0, 4.0, absolute(x))
     z = a * a
     p = polynomial(z, 7.919187919e-5, -8.030509343e-4, 5.190716591e-3, -2.685512230e-2, 1.128361821e-1,
                     -3.761262894e-1, 1.283791661e-1)  # fmt: skip
@@ -239,8 +239,8 @@ def _erf(x: Expr) -> Expr:
     q45 = a * -2.940882463e-3 + 2.181060053e-2
     e, n = _exp_parts((z * 1.856994058e-4 + q45) * (z * z) + (q23 * z + q01), 127)
     s = _power(n)
-    far = less(1.0, s) - s * e
-    return _keep_nan(x, with_sign(where(call("lt", a, 1.0), a + a * p, far), x))
+    far = 1.0 - s - s * e
+    return _keep_nan(x, with_sign(where(a < 1.0, a + a * p, far), x))
 
 
 # ---- logarithms: positive finite x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)) ------------------------------------
@@ -248,7 +248,7 @@ def _erf(x: Expr) -> Expr:
 
 def _log_parts(x: Expr, normal: bool = False) -> tuple[Expr, Expr]:
     """f and k, of an x that is not subnormal if that is known."""
-    tiny = const(False) if normal else call("lt", x, LEAST)
+    tiny = const(False) if normal else (x < LEAST)
     u = call("raw32", where(tiny, x * 2.0**23, x)) - 0x3F3504F3
     k = call("shr", cast(u, I32), 23)
     if not normal:
@@ -270,11 +270,11 @@ def _log_of(x: Expr, f: Expr, k: Expr) -> Expr:
     k = cast(k, F32)
     found = k * LN2_HIGH + (f + _log_tail(f, k * LN2_LOW))
     if _LANGUAGE.get().exact:
-        found = where(call("lt", x, INF), found, x)
-        found = where(call("eq", x, 0.0), call("neg", INF), found)
-        return where(call("lt", x, 0.0), NAN, found)
-    at_end = where(call("eq", x, 0.0), call("neg", INF), NAN)
-    return where(call("gt", x, 0.0), where(call("isinf", x), x, found), at_end)
+        found = where(x < INF, found, x)
+        found = where(equal(x, 0.0), call("neg", INF), found)
+        return where(x < 0.0, NAN, found)
+    at_end = where(equal(x, 0.0), call("neg", INF), NAN)
+    return where(x > 0.0, where(call("isinf", x), x, found), at_end)
 
 
 @elementary(np.log, 16, lambda t, y, a: over(t, a))
@@ -286,16 +286,16 @@ def _log(x: Expr) -> Expr:
 def _log1p(x: Expr) -> Expr:
     """log(u) with u = 1 + x rounded; what the rounding lost is put back into the fraction."""
     u = x + 1.0
-    lost = where(call("ge", u, 2.0), less(1.0, u - x), x - (u - 1.0))
+    lost = where(u >= 2.0, 1.0 - (u - x), x - (u - 1.0))
     f, k = _log_parts(u, normal=True)
-    most = where(call("gt", k, 100), const(100, I32), k)  # nothing of weight is lost beyond 2^24
-    back = _power(cast(less(127, most), U32))
-    return where(call("lt", absolute(x), SMALL), x, _log_of(u, f + lost * back, k))
+    most = where(k > 100, const(100, I32), k)  # nothing of weight is lost beyond 2^24
+    back = _power(cast(127 - most, U32))
+    return where(absolute(x) < SMALL, x, _log_of(u, f + lost * back, k))
 
 
 def _log_double(x: Expr, below: Expr) -> Expr:
     """log1p(below), and log(2x) where x is so large that a square root of x^2 + 1 is x itself."""
-    large = call("gt", x, 2.0**28)
+    large = x > 2.0**28
     return call("log1p", where(large, x, below)) + where(large, const(LN2, F32), const(0.0, F32))
 
 
@@ -310,14 +310,14 @@ def _asinh(x: Expr) -> Expr:
 def _acosh(x: Expr) -> Expr:
     f = x - 1.0
     found = _log_double(x, f + call("sqrt", f * (f + 2.0)))
-    return _keep_nan(x, where(call("lt", x, 1.0), NAN, found))
+    return _keep_nan(x, where(x < 1.0, NAN, found))
 
 
-@elementary(np.arctanh, 30, lambda t, y, a: over(t, less(1.0, a * a)))
+@elementary(np.arctanh, 30, lambda t, y, a: over(t, 1.0 - a * a))
 def _atanh(x: Expr) -> Expr:
     a = absolute(x)
-    far = call("log1p", over(a + a, less(1.0, a))) * 0.5
-    return with_sign(where(call("lt", a, SMALL), a, far), x)
+    far = call("log1p", over(a + a, 1.0 - a)) * 0.5
+    return with_sign(where(a < SMALL, a, far), x)
 
 
 # ---- trigonometry --------------------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ def _cos_core(r: Expr) -> Expr:
 
 
 def _is_odd(quarter: Expr) -> Expr:
-    return call("lt", cast(call("shl", quarter, 31), I32), 0)
+    return cast(call("shl", quarter, 31), I32) < 0
 
 
 def _finite(x: Expr, value: Expr) -> Expr:
@@ -367,7 +367,7 @@ def _sin_quarter(r: Expr, quarter: Expr) -> Expr:
 
 @elementary(np.sin, 20, lambda t, y, a: t * call("cos", a), reach=1e6)
 def _sin(x: Expr) -> Expr:
-    return _finite(x, where(call("eq", x, 0.0), x, _sin_quarter(*_quarter(x))))
+    return _finite(x, where(equal(x, 0.0), x, _sin_quarter(*_quarter(x))))
 
 
 @elementary(np.cos, 20, lambda t, y, a: call("neg", t * call("sin", a)), reach=1e6)
@@ -381,7 +381,7 @@ def _tan(x: Expr) -> Expr:
     r, quarter = _quarter(x)
     s, c, odd = _sin_core(r), _cos_core(r), _is_odd(quarter)
     found = over(where(odd, call("neg", c), s), where(odd, s, c))
-    return _finite(x, where(call("eq", x, 0.0), x, found))
+    return _finite(x, where(equal(x, 0.0), x, found))
 
 
 def _asin_tail(s: Expr, z: Expr) -> Expr:
@@ -390,41 +390,41 @@ def _asin_tail(s: Expr, z: Expr) -> Expr:
     return p * z * s
 
 
-@elementary(np.arcsin, 30, lambda t, y, a: over(t, call("sqrt", less(1.0, a * a))))
+@elementary(np.arcsin, 30, lambda t, y, a: over(t, call("sqrt", 1.0 - a * a)))
 def _asin(x: Expr) -> Expr:
     """Beyond 1/2: asin(a) = pi/2 - 2 asin(sqrt((1 - a) / 2))."""
     a = absolute(x)
-    far = call("gt", a, 0.5)
-    z = where(far, less(1.0, a) * 0.5, a * a)
+    far = a > 0.5
+    z = where(far, (1.0 - a) * 0.5, a * a)
     s = where(far, call("sqrt", z), a)
     near = s + _asin_tail(s, z)
-    found = where(far, less(HALF_PI_HIGH, near * 2.0 - HALF_PI_LOW), near)
+    found = where(far, HALF_PI_HIGH - (near * 2.0 - HALF_PI_LOW), near)
     return _in_unit(x, a, with_sign(found, x))
 
 
-@elementary(np.arccos, 30, lambda t, y, a: call("neg", over(t, call("sqrt", less(1.0, a * a)))))
+@elementary(np.arccos, 30, lambda t, y, a: call("neg", over(t, call("sqrt", 1.0 - a * a))))
 def _acos(x: Expr) -> Expr:
     a = absolute(x)
-    far = call("gt", a, 0.5)
-    z = where(far, less(1.0, a) * 0.5, x * x)
+    far = a > 0.5
+    z = where(far, (1.0 - a) * 0.5, x * x)
     s = where(far, call("sqrt", z), x)
     near = s + _asin_tail(s, z)
     twice = near + near
-    other = less(2 * HALF_PI_HIGH, twice - 2 * HALF_PI_LOW)
-    beyond = where(call("lt", x, 0.0), other, twice)
-    return _in_unit(x, a, where(far, beyond, less(HALF_PI_HIGH, near - HALF_PI_LOW)))
+    other = 2 * HALF_PI_HIGH - (twice - 2 * HALF_PI_LOW)
+    beyond = where(x < 0.0, other, twice)
+    return _in_unit(x, a, where(far, beyond, HALF_PI_HIGH - (near - HALF_PI_LOW)))
 
 
 def _in_unit(x: Expr, a: Expr, value: Expr) -> Expr:
     """A value that a square root of less than 0 makes NaN where a = abs(x) > 1, said where NaN may be absent."""
-    return value if _LANGUAGE.get().exact else _keep_nan(x, where(call("gt", a, 1.0), NAN, value))
+    return value if _LANGUAGE.get().exact else _keep_nan(x, where(a > 1.0, NAN, value))
 
 
 @elementary(np.arctan, 30, lambda t, y, a: over(t, a * a + 1.0))
 def _atan(x: Expr) -> Expr:
     """Reduced to |t| <= tan(pi/8), error 2^-30: atan(a) = b + atan((a - tan b) / (1 + a tan b)), b = pi/4 or pi/2."""
     a = absolute(x)
-    mid, far = call("gt", a, 0.414213562), call("gt", a, 2.41421356)
+    mid, far = a > 0.414213562, a > 2.41421356
     above = where(far, -1.0, where(mid, a - 1.0, a))
     t = over(above, where(far, a, where(mid, a + 1.0, const(1.0, F32))))
     z = t * t
@@ -459,19 +459,19 @@ def _exp2_wide(t: Expr) -> Expr:
 def _pow_wide(x: Expr, y: Expr) -> Expr:
     """2^(y log2|x|) through f64, rounded once, so well within 1 ULP."""
     a = absolute(x)
-    edge = where(call("eq", a, 0.0), call("neg", INF), a)
-    inside = call("and", call("gt", a, 0.0), call("lt", a, INF))
+    edge = where(equal(a, 0.0), call("neg", INF), a)
+    inside = (a > 0.0) & (a < INF)
     log = where(inside, _log2_wide(a), cast(edge, F64))
     r = cast(_exp2_wide(log * cast(y, F64)), F32)
-    endless = call("eq", absolute(y), INF)
+    endless = equal(absolute(y), INF)
     twice = call("trunc", y * 0.5) * 2.0
-    odd = call("eq", absolute(y - twice), 1.0)
-    whole = call("or", call("or", odd, call("eq", y, twice)), endless)
+    odd = equal(absolute(y - twice), 1.0)
+    whole = odd | equal(y, twice) | endless
     r = flipped(r, where(odd, masked(call("raw32", x), 1 << 31), bits(0)))
-    root = call("and", call("and", call("lt", x, 0.0), call("lt", a, INF)), call("not", whole))
+    root = (x < 0.0) & (a < INF) & call("not", whole)
     r = where(root, NAN, r)
-    unit = call("and", call("eq", a, 1.0), endless)
-    return where(call("or", call("or", unit, call("eq", x, 1.0)), call("eq", y, 0.0)), 1.0, r)
+    unit = equal(a, 1.0) & endless
+    return where(unit | equal(x, 1.0) | equal(y, 0.0), 1.0, r)
 
 
 def _fma(a: Scalar, b: Scalar, c: Scalar) -> Expr:
@@ -490,7 +490,7 @@ def _pow_fused(a: Expr, y: Expr) -> Expr:
     # s + s_low, with m + 1 = d + d_low
     d = m + 1.0
     part = d - 1.0
-    d_low = less(1.0, d - part) + (m - part)
+    d_low = 1.0 - (d - part) + (m - part)
     s = over(f, d)
     s_low = over(_fma(call("neg", s), d, f) - s * d_low, d)
     z = _fma(s, s, 0.0)
@@ -521,7 +521,7 @@ def _pow_fused(a: Expr, y: Expr) -> Expr:
     half = call("shr", shifted, 1)
     scale = _power(half)
     found = (scale * (q * r) + scale) * _power(shifted - half)
-    return where(call("gt", t, 130.0), INF, where(call("lt", t, -152.0), 0.0, found))
+    return where(t > 130.0, INF, where(t < -152.0, 0.0, found))
 
 
 def _pow_positive(a: Expr, y: Expr) -> Expr:
@@ -539,7 +539,7 @@ def _pow_positive(a: Expr, y: Expr) -> Expr:
     half = call("shr", n, 1)
     found = (e + 1.0) * _power(half) * _power(n - half)
     total = part + y * log
-    return where(call("gt", total, 130.0), INF, where(call("lt", total, -152.0), 0.0, found))
+    return where(total > 130.0, INF, where(total < -152.0, 0.0, found))
 
 
 def _whole_power(a: Expr, y: Expr) -> Expr:
@@ -549,18 +549,18 @@ def _whole_power(a: Expr, y: Expr) -> Expr:
     for bit in range(1, 7):
         a = a * a
         found = where(call("ne", masked(n, 1 << bit), 0), found * a, found)
-    return where(call("lt", y, 0.0), over(1.0, found), found)
+    return where(y < 0.0, over(1.0, found), found)
 
 
 def _slope_of_base(t: Expr, y: Expr, a: Expr, b: Expr) -> Expr:
     """Of a ** b by a: b * a ** (b - 1), which is 0 for a power of 0 whatever a is."""
     slope = t * (b * call("pow", a, b - 1.0))
-    return where(call("eq", b, 0.0), const(0, t.dtype), slope)
+    return where(equal(b, 0.0), const(0, t.dtype), slope)
 
 
 def _slope_of_exponent(t: Expr, y: Expr, a: Expr, b: Expr) -> Expr:
     """Of a ** b by b: a ** b * log(a), which is 0 where a is 0 and b is not negative."""
-    still = call("and", call("eq", a, 0.0), call("ge", b, 0.0))
+    still = equal(a, 0.0) & (b >= 0.0)
     return where(still, const(0, t.dtype), t * (y * call("log", a)))
 
 
@@ -579,22 +579,22 @@ def _pow(x: Expr, y: Expr) -> Expr:
     if _LANGUAGE.get().wide:
         return _pow_wide(x, y)
     a, zero = absolute(x), const(0.0, F32)
-    is_zero, is_large = call("eq", a, 0.0), call("isinf", x)
-    whole = call("eq", call("trunc", y), y)
-    odd = call("and", whole, call("ne", call("trunc", y * 0.5), y * 0.5))
-    below, falls = call("lt", a, 1.0), call("lt", y, 0.0)
+    is_zero, is_large = equal(a, 0.0), call("isinf", x)
+    whole = equal(call("trunc", y), y)
+    odd = whole & call("ne", call("trunc", y * 0.5), y * 0.5)
+    below, falls = a < 1.0, y < 0.0
     if _LANGUAGE.get().fused:
         r = _pow_fused(a, y)
     else:
-        small = call("and", whole, call("le", absolute(y), 64.0))
+        small = whole & (absolute(y) <= 64.0)
         r = where(small, _whole_power(a, y), _pow_positive(a, y))
-    r = where(call("isinf", y), where(call("eq", below, falls), INF, zero), r)
-    r = where(call("or", is_zero, is_large), where(call("eq", is_zero, falls), INF, zero), r)
-    r = where(call("and", odd, call("ge", call("raw32", x), 1 << 31)), call("neg", r), r)
-    r = where(call("and", call("lt", x, 0.0), call("not", call("or", whole, is_large))), NAN, r)
-    r = where(call("and", call("eq", a, 1.0), call("isinf", y)), 1.0, r)
-    r = where(call("or", call("isnan", x), call("isnan", y)), NAN, r)
-    return where(call("or", call("eq", x, 1.0), call("eq", y, 0.0)), 1.0, r)
+    r = where(call("isinf", y), where(equal(below, falls), INF, zero), r)
+    r = where(is_zero | is_large, where(equal(is_zero, falls), INF, zero), r)
+    r = where(odd & (call("raw32", x) >= 1 << 31), call("neg", r), r)
+    r = where((x < 0.0) & call("not", whole | is_large), NAN, r)
+    r = where(equal(a, 1.0) & call("isinf", y), 1.0, r)
+    r = where(call("isnan", x) | call("isnan", y), NAN, r)
+    return where(equal(x, 1.0) | equal(y, 0.0), 1.0, r)
 
 
 # Functions that are formulas in f32, by their names in generated code after ``t_``, for both types of floats.

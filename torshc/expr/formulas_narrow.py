@@ -33,7 +33,7 @@ from .dtype import (
 )
 from .expr import Expr, acc
 from .functions import call, cast
-from .terms import Language, bits, magnitude, masked, merged, where
+from .terms import Language, bits, equal, magnitude, masked, merged, where
 
 X = acc("x", F32)
 QUIET = 0x7FC00000  # the f32 that is NaN
@@ -106,15 +106,15 @@ def decode(dtype: DType, language: Language) -> Expr:
         found = call("raw32", call("float32", call("shl", part, 13)) * 2.0**f.rebased)
     else:  # many processors are slow with subnormals, and shaders may not have them: as whole numbers of their step
         small = call("raw32", cast(cast(part, I32), F32) * 2.0 ** (1 - f.bias - f.fraction))
-        found = where(call("lt", part, 1 << f.fraction), small, normal)
+        found = where(part < 1 << f.fraction, small, normal)
     # By floats, since of bytes compilers compare these and then widen all answers.
-    is_beyond = call("ge", call("float32", normal), f.first_beyond)
+    is_beyond = call("float32", normal) >= f.first_beyond
     if f.what is INFINITY:
         found = merged(found, where(is_beyond, bits(0x7F800000), bits(0)))
     elif f.what is NAN:
         found = where(is_beyond, bits(QUIET), found)
     elif f.what is MINUS_ZERO:
-        found = where(call("eq", code, f.beyond), bits(QUIET), found)
+        found = where(equal(code, f.beyond), bits(QUIET), found)
     return call("float32", merged(found, sign))
 
 
@@ -127,7 +127,7 @@ def encode(dtype: DType, language: Language) -> Expr:
     w, a = call("raw32", X), magnitude(X)
     if dtype is F8E8M0:
         return cast(call("shr", a, 23), to)
-    nan, f = call("gt", a, 0x7F800000), FORMATS[dtype]
+    nan, f = a > 0x7F800000, FORMATS[dtype]
     size = dtype.bits - 1
     if dtype is BF16:
         upper = call("shr", w, 16)
@@ -136,13 +136,13 @@ def encode(dtype: DType, language: Language) -> Expr:
     sign, code = masked(call("shr", w, 31 - size), 1 << size), _nearest(a, f)
     if dtype is F16:
         quiet = merged(masked(call("shr", a, 13), 0x3FF), bits(0x7E00))
-        code = where(call("lt", a, 0x477FF000), code, where(nan, quiet, bits(f.beyond)))  # from there on it rounds up
+        code = where(a < 0x477FF000, code, where(nan, quiet, bits(f.beyond)))  # from there on it rounds up
     else:
         code = call("min", code, f.beyond)
         if f.what is INFINITY:
             code = merged(code, where(nan, bits(1 << (f.fraction - 1)), bits(0)))
     if f.what is MINUS_ZERO:  # NaN is a sign alone
-        sign = where(call("eq", code, 0), bits(0), sign)
+        sign = where(equal(code, 0), bits(0), sign)
     if f.what is NUMBER:
         return cast(call("bitxor", where(nan, bits(1 << size), code), sign), to)
     return cast(merged(code, sign), to)
@@ -155,12 +155,12 @@ def _nearest(a: Expr, f: Format) -> Expr:
     normal = call("shr", a + (2 ** (shift - 1) - 1) + odd, shift) - (f.rebased << f.fraction)
     step = (f.rebased + shift + 1) << 23  # a number whose last place is the step of subnormals
     small = call("raw32", call("float32", a) + call("float32", bits(step))) - step
-    return where(call("lt", a, (f.rebased + 1) << 23), small, normal)
+    return where(a < (f.rebased + 1) << 23, small, normal)
 
 
 def _power(code: Expr) -> Expr:
     """Of f8e8m0, the exponent of an f32 alone: 2^(code - 127), and NaN."""
-    half = where(call("or", call("eq", code, 0), call("eq", code, 255)), bits(0x400000), bits(0))
+    half = where(equal(code, 0) | equal(code, 255), bits(0x400000), bits(0))
     return call("float32", merged(call("shl", code, 23), half))
 
 
@@ -168,8 +168,8 @@ def _to_power(nearest: bool, language: Language) -> Expr:
     """The power of two of f8e8m0 from abs(x) on, or the one that half of the way, of subnormals more, leads to."""
     a = magnitude(X)
     rest, code = masked(a, 0x7FFFFF), call("shr", a, 23)
-    least = where(call("eq", code, 0), bits(0x400001), bits(0x400000)) if nearest else bits(1)
-    return _power(call("min", code + where(call("ge", rest, least), bits(1), bits(0)), 255))
+    least = where(equal(code, 0), bits(0x400001), bits(0x400000)) if nearest else bits(1)
+    return _power(call("min", code + where(rest >= least, bits(1), bits(0)), 255))
 
 
 def _rows() -> Iterator[tuple[str, Callable[[Language], Expr]]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from .dtype import F32, I32, U32, U64
 from .expr import Expr, Scalar, acc, const
 from .functions import call, cast
+from .terms import absolute, equal, masked, merged, over, where
 
 X, Y, F = acc("x", U64), acc("y", U64), acc("x", F32)  # arguments of formulas
 ZERO, ONE = const(0, U64), const(1, U64)
@@ -28,7 +29,7 @@ def high(x: Expr) -> Expr:
 def pair(high: Scalar, low: Scalar) -> Expr:
     """The number of two words."""
     words = [cast(w if isinstance(w, Expr) else const(w, U32), U64) for w in (high, low)]
-    return call("bitor", call("shl", words[0], 32), words[1])
+    return merged(call("shl", words[0], 32), words[1])
 
 
 def high_of(e: Expr) -> Expr | None:
@@ -53,21 +54,17 @@ def _word_in(e: Expr, place: int = 0) -> Expr | None:
     return e.args[0] if e.op == "cast" and e.args[0].dtype is U32 and not place else None
 
 
-def _where(test: Expr, a: Scalar, b: Scalar) -> Expr:
-    return call("select", test, a, b)
-
-
 def _word(test: Expr) -> Expr:
     """1 where something is true, else 0."""
-    return _where(test, const(1, U32), const(0, U32))
+    return where(test, const(1, U32), const(0, U32))
 
 
 def _is_negative(x: Expr) -> Expr:
-    return call("ge", high(x), 1 << 31)
+    return high(x) >= 1 << 31
 
 
 def _turned(x: Expr, negative: Expr) -> Expr:
-    return _where(negative, call("neg", x), x)
+    return where(negative, call("neg", x), x)
 
 
 def _abs(x: Expr) -> Expr:
@@ -76,20 +73,20 @@ def _abs(x: Expr) -> Expr:
 
 def _less(x: Expr, y: Expr, signed: bool) -> Expr:
     a, b = (cast(high(v), I32) if signed else high(v) for v in (x, y))
-    return call("or", call("lt", a, b), call("and", call("eq", high(x), high(y)), call("lt", low(x), low(y))))
+    return (a < b) | equal(high(x), high(y)) & (low(x) < low(y))
 
 
 def _sum(x: Expr, y: Expr) -> Expr:
     total = low(x) + low(y)
-    return pair(high(x) + high(y) + _word(call("lt", total, low(x))), total)
+    return pair(high(x) + high(y) + _word(total < low(x)), total)
 
 
 def _product(x: Expr, y: Expr) -> Expr:
     """The low words' product of 64 bits by their halves; of the others only the low words count."""
     a, b = low(x), low(y)
-    a0, a1, b0, b1 = call("bitand", a, 0xFFFF), call("shr", a, 16), call("bitand", b, 0xFFFF), call("shr", b, 16)
+    a0, a1, b0, b1 = masked(a, 0xFFFF), call("shr", a, 16), masked(b, 0xFFFF), call("shr", b, 16)
     middle = a1 * b0 + call("shr", a0 * b0, 16)
-    rest = a0 * b1 + call("bitand", middle, 0xFFFF)
+    rest = a0 * b1 + masked(middle, 0xFFFF)
     above = a1 * b1 + call("shr", middle, 16) + call("shr", rest, 16)
     return pair(above + a * high(y) + high(x) * b, a * b)
 
@@ -97,41 +94,41 @@ def _product(x: Expr, y: Expr) -> Expr:
 def _shifted(x: Expr, y: Expr, how: str, signed: bool = False) -> Expr:
     """By 64 and more, or less than 0, only the sign is left."""
     top = cast(high(x), I32) if signed else high(x)
-    by = call("bitand", low(y), 31)
+    by = masked(low(y), 31)
     rest = call("bitxor", by, 31)  # one less than what the other word moves by
     if how == "shl":
         near, other, far = call("shl", low(x), by), call("shr", call("shr", low(x), 1), rest), const(0, U32)
-        within, beyond = pair(call("bitor", call("shl", high(x), by), other), near), pair(near, far)
+        within, beyond = pair(merged(call("shl", high(x), by), other), near), pair(near, far)
     else:
         near, other = cast(call("shr", top, cast(by, top.dtype)), U32), call("shl", call("shl", high(x), 1), rest)
         far = cast(call("shr", top, 31), U32) if signed else const(0, U32)
-        within, beyond = pair(near, call("bitor", call("shr", low(x), by), other)), pair(far, near)
-    outside = call("or", call("ne", high(y), 0), call("gt", low(y), 63))
-    return _where(outside, pair(far, far), _where(call("lt", low(y), 32), within, beyond))
+        within, beyond = pair(near, merged(call("shr", low(x), by), other)), pair(far, near)
+    outside = call("ne", high(y), 0) | (low(y) > 63)
+    return where(outside, pair(far, far), where(low(y) < 32, within, beyond))
 
 
 def _of_signed(x: Expr, y: Expr) -> dict[str, Expr]:
     """Quotients towards zero and down, and their remainders; by 0 all are 0."""
     a, b = _abs(x), _abs(y)
-    q, differ = call("div", a, b), _is_negative(call("bitxor", x, y))
+    q, differ = over(a, b), _is_negative(call("bitxor", x, y))
     quotient = _turned(q, differ)
-    rest = _where(call("eq", y, 0), ZERO, call("sub", a, call("mul", q, b)))
-    wraps = call("and", call("ne", rest, 0), differ)
+    rest = where(equal(y, 0), ZERO, a - q * b)
+    wraps = call("ne", rest, 0) & differ
     remainder = _turned(rest, _is_negative(x))
     return {
         "div": quotient,
         "fmod": remainder,
-        "mod": _where(wraps, call("add", remainder, y), remainder),
-        "floordiv": _where(wraps, call("sub", quotient, ONE), quotient),
+        "mod": where(wraps, remainder + y, remainder),
+        "floordiv": where(wraps, quotient - ONE, quotient),
     }
 
 
 def _power(x: Expr, y: Expr, whole: Expr, negative: Expr) -> Expr:
     """x^y from what it is for y >= 0; of negative powers only those of 1 and -1 are whole numbers."""
     none, one, minus = (const(n, x.dtype) for n in (0, 1, MOST if x.dtype is U64 else -1))
-    turned = _where(call("eq", call("bitand", y, one), none), one, minus)
-    inverse = _where(call("eq", x, minus), turned, none)
-    return _where(negative, _where(call("eq", x, one), one, inverse), whole)
+    turned = where(equal(masked(y, one), none), one, minus)
+    inverse = where(equal(x, minus), turned, none)
+    return where(negative, where(equal(x, one), one, inverse), whole)
 
 
 def _as_float(x: Expr) -> Expr:
@@ -139,24 +136,24 @@ def _as_float(x: Expr) -> Expr:
 
     They are the highest 48 bits, the last of which is set where a lower one was.
     """
-    large = call("ge", high(x), 1 << 16)
-    some = cast(_word(call("ne", call("bitand", low(x), 0xFFFF), 0)), U64)
-    kept = _where(large, call("bitor", call("shr", x, 16), some), x)
-    upper, lower = low(call("shr", kept, 24)), call("bitand", low(kept), 0xFFFFFF)
-    return (cast(upper, F32) * 2.0**24 + cast(lower, F32)) * _where(large, const(2.0**16, F32), const(1.0, F32))
+    large = high(x) >= 1 << 16
+    some = cast(_word(call("ne", masked(low(x), 0xFFFF), 0)), U64)
+    kept = where(large, merged(call("shr", x, 16), some), x)
+    upper, lower = low(call("shr", kept, 24)), masked(low(kept), 0xFFFFFF)
+    return (cast(upper, F32) * 2.0**24 + cast(lower, F32)) * where(large, const(2.0**16, F32), const(1.0, F32))
 
 
 def _truncated(x: Expr) -> Expr:
     """Out of range it saturates, NaN is 0."""
     top = cast(x * 2.0**-32, U32)
     words = pair(top, cast(x - cast(top, F32) * 2.0**32, U32))
-    return _where(call("ge", x, 2.0**64), const(MOST, U64), _where(call("ge", x, 1.0), words, ZERO))
+    return where(x >= 2.0**64, const(MOST, U64), where(x >= 1.0, words, ZERO))
 
 
 def _truncated_signed(x: Expr) -> Expr:
-    found = _turned(cast(call("abs", x), U64), call("lt", x, 0.0))
-    found = _where(call("le", x, -(2.0**63)), const(1 << 63, U64), found)
-    return _where(call("ge", x, 2.0**63), const(MOST >> 1, U64), found)
+    found = _turned(cast(absolute(x), U64), x < 0.0)
+    found = where(x <= -(2.0**63), const(1 << 63, U64), found)
+    return where(x >= 2.0**63, const(MOST >> 1, U64), found)
 
 
 def wide_formulas() -> dict[str, Expr]:
@@ -165,16 +162,16 @@ def wide_formulas() -> dict[str, Expr]:
     power = cast(call("pow", *(cast(v, U32) for v in narrow)), I32)
     found = {
         "add_64": _sum(X, Y),
-        "neg_64": call("add", call("bitnot", X), ONE),
-        "sub_64": call("add", X, call("neg", Y)),
+        "neg_64": call("bitnot", X) + ONE,
+        "sub_64": X + call("neg", Y),
         "mul_64": _product(X, Y),
         "shl_64": _shifted(X, Y, "shl"),
-        "fmod_u64": _where(call("eq", Y, 0), ZERO, call("sub", X, call("mul", call("div", X, Y), Y))),
+        "fmod_u64": where(equal(Y, 0), ZERO, X - over(X, Y) * Y),
         "abs_i64": _abs(X),
-        "sign_u64": _where(call("eq", X, 0), ZERO, ONE),
-        "sign_i64": _where(_is_negative(X), const(MOST, U64), call("sign", X)),
+        "sign_u64": where(equal(X, 0), ZERO, ONE),
+        "sign_i64": where(_is_negative(X), const(MOST, U64), call("sign", X)),
         "pow_u32": low(call("pow", *(pair(0, v) for v in words))),
-        "pow_i32": _power(*narrow, power, call("lt", narrow[1], 0)),
+        "pow_i32": _power(*narrow, power, narrow[1] < 0),
         "pow_i64": _power(X, Y, call("pow", X, Y), _is_negative(Y)),
         "cast_u64_f32": _as_float(X),
         "cast_i64_f32": _turned(cast(_abs(X), F32), _is_negative(X)),
@@ -183,7 +180,7 @@ def wide_formulas() -> dict[str, Expr]:
     }
     for name, signed in (("u64", False), ("i64", True)):
         less = _less(X, Y, signed)
-        found |= {f"lt_{name}": less, f"min_{name}": _where(less, X, Y), f"max_{name}": _where(less, Y, X)}
+        found |= {f"lt_{name}": less, f"min_{name}": where(less, X, Y), f"max_{name}": where(less, Y, X)}
         found[f"shr_{name}"] = _shifted(X, Y, "shr", signed)
     return found | {f"{name}_i64": e for name, e in _of_signed(X, Y).items()}
 

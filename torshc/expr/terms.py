@@ -41,9 +41,9 @@ def over(a: Scalar, b: Scalar) -> Expr:
     return call("div", a, b)
 
 
-def less(a: Scalar, b: Scalar) -> Expr:
-    """a - b, where a may be a number."""
-    return call("sub", a, b)
+def equal(a: Expr, b: Scalar) -> Expr:
+    """Whether two are equal, where ``==`` asks whether they are one expression."""
+    return call("eq", a, b)
 
 
 def absolute(x: Expr) -> Expr:
@@ -51,12 +51,12 @@ def absolute(x: Expr) -> Expr:
     return call("abs", x)
 
 
-def masked(a: Expr, b: int) -> Expr:
+def masked(a: Expr, b: Scalar) -> Expr:
     """The bits that both have."""
     return call("bitand", a, b)
 
 
-def merged(a: Expr, b: Expr) -> Expr:
+def merged(a: Expr, b: Scalar) -> Expr:
     """The bits that either has."""
     return call("bitor", a, b)
 
@@ -94,6 +94,6 @@ def polynomial(x: Expr, *factors: float) -> Expr:
 
 
 __all__ = [
-    "EXACT", "Language", "absolute", "bits", "flipped", "less", "magnitude", "masked", "merged", "over",
+    "EXACT", "Language", "absolute", "bits", "equal", "flipped", "magnitude", "masked", "merged", "over",
     "polynomial", "where", "with_sign",
 ]  # fmt: skip
