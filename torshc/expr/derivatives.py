@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from .expr import Expr, const, walk
 from .formulas import bell
-from .functions import FUNCTIONS, Slope, call, cast, select
-from .terms import equal, over
+from .functions import FUNCTIONS, Slope, call, cast, eq, select
+from .terms import over
 
 
 def _chosen(t: Expr, wins: Expr, ties: Expr) -> Expr:
@@ -35,12 +35,12 @@ SLOPES: dict[str, tuple[Slope | None, ...]] = {
     "div": (lambda t, y, a, b: over(t, b), lambda t, y, a, b: call("neg", t * over(y, b))),
     "fma": (lambda t, y, a, b, c: t * b, lambda t, y, a, b, c: t * a, _same),
     "min": (
-        lambda t, y, a, b: _chosen(t, a < b, equal(a, b)),
-        lambda t, y, a, b: _chosen(t, b < a, equal(a, b)),
+        lambda t, y, a, b: _chosen(t, a < b, eq(a, b)),
+        lambda t, y, a, b: _chosen(t, b < a, eq(a, b)),
     ),
     "max": (
-        lambda t, y, a, b: _chosen(t, a > b, equal(a, b)),
-        lambda t, y, a, b: _chosen(t, b > a, equal(a, b)),
+        lambda t, y, a, b: _chosen(t, a > b, eq(a, b)),
+        lambda t, y, a, b: _chosen(t, b > a, eq(a, b)),
     ),
     "fmod": (_same, lambda t, y, a, b: call("neg", t * call("trunc", over(a, b)))),
     "mod": (_same, lambda t, y, a, b: call("neg", t * call("floor", over(a, b)))),

@@ -21,8 +21,8 @@ from .dtype import F32, F64, I32, U32, DType
 from .expr import Expr, Scalar, acc, const, walk
 from .formulas_corners import corner_formulas
 from .formulas_narrow import CONVERSIONS
-from .functions import FUNCTIONS, Function, Slope, call, cast, numpy_sigmoid
-from .terms import EXACT, Language, absolute, bits, equal, flipped, masked, over, polynomial, where, with_sign
+from .functions import FUNCTIONS, Function, Slope, call, cast, eq, ne, numpy_sigmoid
+from .terms import EXACT, Language, absolute, bits, flipped, masked, over, polynomial, where, with_sign
 
 _LANGUAGE: ContextVar[Language] = ContextVar("language")  # the one that a formula is made for
 
@@ -271,9 +271,9 @@ def _log_of(x: Expr, f: Expr, k: Expr) -> Expr:
     found = k * LN2_HIGH + (f + _log_tail(f, k * LN2_LOW))
     if _LANGUAGE.get().exact:
         found = where(x < INF, found, x)
-        found = where(equal(x, 0.0), call("neg", INF), found)
+        found = where(eq(x, 0.0), call("neg", INF), found)
         return where(x < 0.0, NAN, found)
-    at_end = where(equal(x, 0.0), call("neg", INF), NAN)
+    at_end = where(eq(x, 0.0), call("neg", INF), NAN)
     return where(x > 0.0, where(call("isinf", x), x, found), at_end)
 
 
@@ -367,7 +367,7 @@ def _sin_quarter(r: Expr, quarter: Expr) -> Expr:
 
 @elementary(np.sin, 20, lambda t, y, a: t * call("cos", a), reach=1e6)
 def _sin(x: Expr) -> Expr:
-    return _finite(x, where(equal(x, 0.0), x, _sin_quarter(*_quarter(x))))
+    return _finite(x, where(eq(x, 0.0), x, _sin_quarter(*_quarter(x))))
 
 
 @elementary(np.cos, 20, lambda t, y, a: call("neg", t * call("sin", a)), reach=1e6)
@@ -381,7 +381,7 @@ def _tan(x: Expr) -> Expr:
     r, quarter = _quarter(x)
     s, c, odd = _sin_core(r), _cos_core(r), _is_odd(quarter)
     found = over(where(odd, call("neg", c), s), where(odd, s, c))
-    return _finite(x, where(equal(x, 0.0), x, found))
+    return _finite(x, where(eq(x, 0.0), x, found))
 
 
 def _asin_tail(s: Expr, z: Expr) -> Expr:
@@ -459,19 +459,19 @@ def _exp2_wide(t: Expr) -> Expr:
 def _pow_wide(x: Expr, y: Expr) -> Expr:
     """2^(y log2|x|) through f64, rounded once, so well within 1 ULP."""
     a = absolute(x)
-    edge = where(equal(a, 0.0), call("neg", INF), a)
+    edge = where(eq(a, 0.0), call("neg", INF), a)
     inside = (a > 0.0) & (a < INF)
     log = where(inside, _log2_wide(a), cast(edge, F64))
     r = cast(_exp2_wide(log * cast(y, F64)), F32)
-    endless = equal(absolute(y), INF)
+    endless = eq(absolute(y), INF)
     twice = call("trunc", y * 0.5) * 2.0
-    odd = equal(absolute(y - twice), 1.0)
-    whole = odd | equal(y, twice) | endless
+    odd = eq(absolute(y - twice), 1.0)
+    whole = odd | eq(y, twice) | endless
     r = flipped(r, where(odd, masked(call("raw32", x), 1 << 31), bits(0)))
     root = (x < 0.0) & (a < INF) & call("not", whole)
     r = where(root, NAN, r)
-    unit = equal(a, 1.0) & endless
-    return where(unit | equal(x, 1.0) | equal(y, 0.0), 1.0, r)
+    unit = eq(a, 1.0) & endless
+    return where(unit | eq(x, 1.0) | eq(y, 0.0), 1.0, r)
 
 
 def _fma(a: Scalar, b: Scalar, c: Scalar) -> Expr:
@@ -545,22 +545,22 @@ def _pow_positive(a: Expr, y: Expr) -> Expr:
 def _whole_power(a: Expr, y: Expr) -> Expr:
     """a^y for whole y up to 64, as products."""
     n = cast(absolute(y), I32)
-    found = where(call("ne", masked(n, 1), 0), a, 1.0)
+    found = where(ne(masked(n, 1), 0), a, 1.0)
     for bit in range(1, 7):
         a = a * a
-        found = where(call("ne", masked(n, 1 << bit), 0), found * a, found)
+        found = where(ne(masked(n, 1 << bit), 0), found * a, found)
     return where(y < 0.0, over(1.0, found), found)
 
 
 def _slope_of_base(t: Expr, y: Expr, a: Expr, b: Expr) -> Expr:
     """Of a ** b by a: b * a ** (b - 1), which is 0 for a power of 0 whatever a is."""
     slope = t * (b * call("pow", a, b - 1.0))
-    return where(equal(b, 0.0), const(0, t.dtype), slope)
+    return where(eq(b, 0.0), const(0, t.dtype), slope)
 
 
 def _slope_of_exponent(t: Expr, y: Expr, a: Expr, b: Expr) -> Expr:
     """Of a ** b by b: a ** b * log(a), which is 0 where a is 0 and b is not negative."""
-    still = equal(a, 0.0) & (b >= 0.0)
+    still = eq(a, 0.0) & (b >= 0.0)
     return where(still, const(0, t.dtype), t * (y * call("log", a)))
 
 
@@ -579,22 +579,22 @@ def _pow(x: Expr, y: Expr) -> Expr:
     if _LANGUAGE.get().wide:
         return _pow_wide(x, y)
     a, zero = absolute(x), const(0.0, F32)
-    is_zero, is_large = equal(a, 0.0), call("isinf", x)
-    whole = equal(call("trunc", y), y)
-    odd = whole & call("ne", call("trunc", y * 0.5), y * 0.5)
+    is_zero, is_large = eq(a, 0.0), call("isinf", x)
+    whole = eq(call("trunc", y), y)
+    odd = whole & ne(call("trunc", y * 0.5), y * 0.5)
     below, falls = a < 1.0, y < 0.0
     if _LANGUAGE.get().fused:
         r = _pow_fused(a, y)
     else:
         small = whole & (absolute(y) <= 64.0)
         r = where(small, _whole_power(a, y), _pow_positive(a, y))
-    r = where(call("isinf", y), where(equal(below, falls), INF, zero), r)
-    r = where(is_zero | is_large, where(equal(is_zero, falls), INF, zero), r)
+    r = where(call("isinf", y), where(eq(below, falls), INF, zero), r)
+    r = where(is_zero | is_large, where(eq(is_zero, falls), INF, zero), r)
     r = where(odd & (call("raw32", x) >= 1 << 31), call("neg", r), r)
     r = where((x < 0.0) & call("not", whole | is_large), NAN, r)
-    r = where(equal(a, 1.0) & call("isinf", y), 1.0, r)
+    r = where(eq(a, 1.0) & call("isinf", y), 1.0, r)
     r = where(call("isnan", x) | call("isnan", y), NAN, r)
-    return where(equal(x, 1.0) | equal(y, 0.0), 1.0, r)
+    return where(eq(x, 1.0) | eq(y, 0.0), 1.0, r)
 
 
 # Functions that are formulas in f32, by their names in generated code after ``t_``, for both types of floats.

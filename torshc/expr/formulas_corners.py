@@ -10,8 +10,8 @@ from __future__ import annotations
 from .dtype import F32, I8, I16, I32, U8, U16, U32, DType
 from .expr import Expr, Scalar, acc, const
 from .formulas_wide import wide_formulas
-from .functions import call, cast
-from .terms import absolute, bits, equal, magnitude, masked, over, where, with_sign
+from .functions import call, cast, eq, ne
+from .terms import absolute, bits, magnitude, masked, over, where, with_sign
 
 X, Y, BITS = acc("x", F32), acc("y", F32), acc("x", U32)  # arguments of formulas
 
@@ -23,29 +23,29 @@ def _of_floats() -> dict[str, Expr]:
     """numpy.maximum and minimum, NaN if either is; Python's remainder and quotient, as numpy.floor_divide has them."""
     nan, r, whole = call("isnan", X), call("fmod", X, Y), over(X, Y)
     zero = const(0.0, F32)
-    differ = call("ne", r < 0.0, Y < 0.0)
-    wraps = call("ne", r, 0.0) & differ
+    differ = ne(r < 0.0, Y < 0.0)
+    wraps = ne(r, 0.0) & differ
     q = over(X - r, Y)
     q = where(wraps, q - 1.0, q)
     f = call("floor", q)
     f = where(q - f > 0.5, f + 1.0, f)
-    f = where(equal(q, 0.0), with_sign(zero, whole), f)
+    f = where(eq(q, 0.0), with_sign(zero, whole), f)
     sign = where(X > 0.0, 1.0, where(X < 0.0, const(-1.0, F32), zero))
     return {
         "max_f32": where((X >= Y) | nan, X, Y),
         "min_f32": where((X <= Y) | nan, X, Y),
         "sign_f32": where(nan, X, sign),
         "copysign_f32": with_sign(absolute(X), Y),
-        "mod_f32": where(equal(r, 0.0), with_sign(zero, Y), where(differ, r + Y, r)),
-        "floordiv_f32": where(equal(Y, 0.0), whole, f),
+        "mod_f32": where(eq(r, 0.0), with_sign(zero, Y), where(differ, r + Y, r)),
+        "floordiv_f32": where(eq(Y, 0.0), whole, f),
     }
 
 
 def _of_integers(dtype: DType) -> dict[str, Expr]:
     """A quotient by 0 is 0, as are all remainders; shifts by the width or more, or less than 0, leave only the sign."""
     x, y, signed = acc("x", dtype), acc("y", dtype), dtype.kind == "i"
-    none = equal(y, 0)
-    turned = equal(y, -1) if signed else none
+    none = eq(y, 0)
+    turned = eq(y, -1) if signed else none
     safe = where(none | turned, 1, y)
     q = over(x, safe)
     r = x - q * safe  # as Vulkan leaves a remainder undefined where an operand is negative
@@ -59,7 +59,7 @@ def _of_integers(dtype: DType) -> dict[str, Expr]:
         "shr": where(within, call("shr", x, by), far),
     }
     if signed:
-        wraps = call("ne", r, 0) & (call("bitxor", r, y) < 0)
+        wraps = ne(r, 0) & (call("bitxor", r, y) < 0)
         found |= {"mod": where(wraps, r + y, r), "floordiv": where(wraps, q - 1, q)}
     return {f"{name}_{dtype.name}": e for name, e in found.items()}
 
@@ -86,7 +86,7 @@ def _ordered(key: Expr) -> Expr:
 
 def corner_formulas() -> dict[str, Expr]:
     """Formulas by the names of functions in generated code after ``t_``; their arguments are x and y."""
-    found = {"isnan_f32": magnitude(X) > 0x7F800000, "isinf_f32": equal(magnitude(X), 0x7F800000)}
+    found = {"isnan_f32": magnitude(X) > 0x7F800000, "isinf_f32": eq(magnitude(X), 0x7F800000)}
     found |= {"order_max_f32": _order(X, 0xFFFFFFFF), "order_min_f32": _order(X, 0), "ordered_f32": _ordered(BITS)}
     for rest, dtype in ((24, I8), (16, I16)):
         found[f"decode_{dtype.name}"] = call("shr", cast(call("shl", BITS, rest), I32), rest)

@@ -32,8 +32,8 @@ from .dtype import (
     DType,
 )
 from .expr import Expr, acc
-from .functions import call, cast
-from .terms import Language, bits, equal, magnitude, masked, merged, where
+from .functions import call, cast, eq, min_of
+from .terms import Language, bits, magnitude, masked, merged, where
 
 X = acc("x", F32)
 QUIET = 0x7FC00000  # the f32 that is NaN
@@ -114,7 +114,7 @@ def decode(dtype: DType, language: Language) -> Expr:
     elif f.what is NAN:
         found = where(is_beyond, bits(QUIET), found)
     elif f.what is MINUS_ZERO:
-        found = where(equal(code, f.beyond), bits(QUIET), found)
+        found = where(eq(code, f.beyond), bits(QUIET), found)
     return call("float32", merged(found, sign))
 
 
@@ -138,11 +138,11 @@ def encode(dtype: DType, language: Language) -> Expr:
         quiet = merged(masked(call("shr", a, 13), 0x3FF), bits(0x7E00))
         code = where(a < 0x477FF000, code, where(nan, quiet, bits(f.beyond)))  # from there on it rounds up
     else:
-        code = call("min", code, f.beyond)
+        code = min_of(code, f.beyond)
         if f.what is INFINITY:
             code = merged(code, where(nan, bits(1 << (f.fraction - 1)), bits(0)))
     if f.what is MINUS_ZERO:  # NaN is a sign alone
-        sign = where(equal(code, 0), bits(0), sign)
+        sign = where(eq(code, 0), bits(0), sign)
     if f.what is NUMBER:
         return cast(call("bitxor", where(nan, bits(1 << size), code), sign), to)
     return cast(merged(code, sign), to)
@@ -160,7 +160,7 @@ def _nearest(a: Expr, f: Format) -> Expr:
 
 def _power(code: Expr) -> Expr:
     """Of f8e8m0, the exponent of an f32 alone: 2^(code - 127), and NaN."""
-    half = where(equal(code, 0) | equal(code, 255), bits(0x400000), bits(0))
+    half = where(eq(code, 0) | eq(code, 255), bits(0x400000), bits(0))
     return call("float32", merged(call("shl", code, 23), half))
 
 
@@ -168,8 +168,8 @@ def _to_power(nearest: bool, language: Language) -> Expr:
     """The power of two of f8e8m0 from abs(x) on, or the one that half of the way, of subnormals more, leads to."""
     a = magnitude(X)
     rest, code = masked(a, 0x7FFFFF), call("shr", a, 23)
-    least = where(equal(code, 0), bits(0x400001), bits(0x400000)) if nearest else bits(1)
-    return _power(call("min", code + where(rest >= least, bits(1), bits(0)), 255))
+    least = where(eq(code, 0), bits(0x400001), bits(0x400000)) if nearest else bits(1)
+    return _power(min_of(code + where(rest >= least, bits(1), bits(0)), 255))
 
 
 def _rows() -> Iterator[tuple[str, Callable[[Language], Expr]]]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from .dtype import F32, I32, U32, U64
 from .expr import Expr, Scalar, acc, const
-from .functions import call, cast
-from .terms import absolute, equal, masked, merged, over, where
+from .functions import call, cast, eq, ne
+from .terms import absolute, masked, merged, over, where
 
 X, Y, F = acc("x", U64), acc("y", U64), acc("x", F32)  # arguments of formulas
 ZERO, ONE = const(0, U64), const(1, U64)
@@ -73,7 +73,7 @@ def _abs(x: Expr) -> Expr:
 
 def _less(x: Expr, y: Expr, signed: bool) -> Expr:
     a, b = (cast(high(v), I32) if signed else high(v) for v in (x, y))
-    return (a < b) | equal(high(x), high(y)) & (low(x) < low(y))
+    return (a < b) | eq(high(x), high(y)) & (low(x) < low(y))
 
 
 def _sum(x: Expr, y: Expr) -> Expr:
@@ -103,7 +103,7 @@ def _shifted(x: Expr, y: Expr, how: str, signed: bool = False) -> Expr:
         near, other = cast(call("shr", top, cast(by, top.dtype)), U32), call("shl", call("shl", high(x), 1), rest)
         far = cast(call("shr", top, 31), U32) if signed else const(0, U32)
         within, beyond = pair(near, merged(call("shr", low(x), by), other)), pair(far, near)
-    outside = call("ne", high(y), 0) | (low(y) > 63)
+    outside = ne(high(y), 0) | (low(y) > 63)
     return where(outside, pair(far, far), where(low(y) < 32, within, beyond))
 
 
@@ -112,8 +112,8 @@ def _of_signed(x: Expr, y: Expr) -> dict[str, Expr]:
     a, b = _abs(x), _abs(y)
     q, differ = over(a, b), _is_negative(call("bitxor", x, y))
     quotient = _turned(q, differ)
-    rest = where(equal(y, 0), ZERO, a - q * b)
-    wraps = call("ne", rest, 0) & differ
+    rest = where(eq(y, 0), ZERO, a - q * b)
+    wraps = ne(rest, 0) & differ
     remainder = _turned(rest, _is_negative(x))
     return {
         "div": quotient,
@@ -126,9 +126,9 @@ def _of_signed(x: Expr, y: Expr) -> dict[str, Expr]:
 def _power(x: Expr, y: Expr, whole: Expr, negative: Expr) -> Expr:
     """x^y from what it is for y >= 0; of negative powers only those of 1 and -1 are whole numbers."""
     none, one, minus = (const(n, x.dtype) for n in (0, 1, MOST if x.dtype is U64 else -1))
-    turned = where(equal(masked(y, one), none), one, minus)
-    inverse = where(equal(x, minus), turned, none)
-    return where(negative, where(equal(x, one), one, inverse), whole)
+    turned = where(eq(masked(y, one), none), one, minus)
+    inverse = where(eq(x, minus), turned, none)
+    return where(negative, where(eq(x, one), one, inverse), whole)
 
 
 def _as_float(x: Expr) -> Expr:
@@ -137,7 +137,7 @@ def _as_float(x: Expr) -> Expr:
     They are the highest 48 bits, the last of which is set where a lower one was.
     """
     large = high(x) >= 1 << 16
-    some = cast(_word(call("ne", masked(low(x), 0xFFFF), 0)), U64)
+    some = cast(_word(ne(masked(low(x), 0xFFFF), 0)), U64)
     kept = where(large, merged(call("shr", x, 16), some), x)
     upper, lower = low(call("shr", kept, 24)), masked(low(kept), 0xFFFFFF)
     return (cast(upper, F32) * 2.0**24 + cast(lower, F32)) * where(large, const(2.0**16, F32), const(1.0, F32))
@@ -166,9 +166,9 @@ def wide_formulas() -> dict[str, Expr]:
         "sub_64": X + call("neg", Y),
         "mul_64": _product(X, Y),
         "shl_64": _shifted(X, Y, "shl"),
-        "fmod_u64": where(equal(Y, 0), ZERO, X - over(X, Y) * Y),
+        "fmod_u64": where(eq(Y, 0), ZERO, X - over(X, Y) * Y),
         "abs_i64": _abs(X),
-        "sign_u64": where(equal(X, 0), ZERO, ONE),
+        "sign_u64": where(eq(X, 0), ZERO, ONE),
         "sign_i64": where(_is_negative(X), const(MOST, U64), call("sign", X)),
         "pow_u32": low(call("pow", *(pair(0, v) for v in words))),
         "pow_i32": _power(*narrow, power, narrow[1] < 0),

@@ -513,3 +513,8 @@ def min_of(a: Expr, b: Scalar) -> Expr:
 def max_of(a: Expr, b: Scalar) -> Expr:
     """The larger of two sizes."""
     return call("max", a, b)
+
+
+def ceil_div(a: Expr, by: Scalar) -> Expr:
+    """A size divided by another that is not 0, rounded up."""
+    return (a + (by - 1)) // by

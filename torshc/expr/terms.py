@@ -41,11 +41,6 @@ def over(a: Scalar, b: Scalar) -> Expr:
     return call("div", a, b)
 
 
-def equal(a: Expr, b: Scalar) -> Expr:
-    """Whether two are equal, where ``==`` asks whether they are one expression."""
-    return call("eq", a, b)
-
-
 def absolute(x: Expr) -> Expr:
     """x without its sign."""
     return call("abs", x)
@@ -94,6 +89,6 @@ def polynomial(x: Expr, *factors: float) -> Expr:
 
 
 __all__ = [
-    "EXACT", "Language", "absolute", "bits", "equal", "flipped", "magnitude", "masked", "merged", "over",
+    "EXACT", "Language", "absolute", "bits", "flipped", "magnitude", "masked", "merged", "over",
     "polynomial", "where", "with_sign",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..expr import Expr, as_int, axis, call, const, substitute
+from ..expr import Expr, as_int, axis, const, substitute
 from ..expr.affine import can_join, index_roots, join
 from ..graph import Shape
 
@@ -50,8 +50,3 @@ def rename(axes: list[Expr], bodies: list[Expr]) -> tuple[list[Expr], list[Expr]
 
 def _name(a: Expr) -> object:
     return a.data
-
-
-def ceil_div(e: Expr, by: Expr | int) -> Expr:
-    """e / by rounded up."""
-    return call("floordiv", e + by - 1, by)

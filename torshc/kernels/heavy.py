@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..expr import F32, DType, Expr, acc, as_int, const, cost, load, product, walk
+from ..expr import F32, DType, Expr, acc, as_int, ceil_div, const, cost, load, product, walk
 from ..expr.affine import strides_along
 from ..graph import Node, Value
 from ..ops.core.base import Index
@@ -167,7 +167,7 @@ def copy_kernel(
     chunks = (axes[-1].args[0] + (COPY_CHUNK - 1)) // COPY_CHUNK
     return MapKernel(
         buffers=tuple(buffers.list),
-        tasks=(outer + (rows - 1)) // rows * chunks,
+        tasks=ceil_div(outer, rows) * chunks,
         flops=const(0),
         nbytes=outer * axes[-1].args[0] * (2 * dtype.size),
         axes=tuple(axes),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..expr import call, const
+from ..expr import const, min_of
 from ..graph import Graph, Value
 from ..plan.group import Group, expand
 from .base import Kernel
@@ -16,7 +16,7 @@ def idle_when_empty(kernel: Kernel) -> Kernel:
     for b in kernel.buffers:
         if b.written:
             total = total + (b.operand.type.size if isinstance(b.operand, Value) else b.operand.nbytes)
-    tasks = kernel.tasks * call("min", total, const(1))
+    tasks = kernel.tasks * min_of(total, const(1))
     return kernel if tasks is kernel.tasks else dataclasses.replace(kernel, tasks=tasks)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..base.errors import InternalError
-from ..expr import Expr, acc, as_int, axis, call, const, cost, load, product, rebuild, walk
+from ..expr import Expr, acc, as_int, axis, ceil_div, const, cost, load, product, rebuild, walk
 from ..expr.affine import contains, split_axis
 from ..expr.dtype import BOOL
 from ..graph import Node, Value
@@ -140,7 +140,7 @@ class RowKernel(Kernel):
     @property
     def row_size(self) -> Expr:
         """Elements in a row of scratch, rounded up so that whole vectors fit."""
-        return call("floordiv", product([a.args[0] for a in self.reduce]) + 15, 16) * 16
+        return (product([a.args[0] for a in self.reduce]) + 15) // 16 * 16
 
     @property
     def scratch(self) -> Expr:
@@ -256,12 +256,8 @@ def _flops(e: Expr) -> int:
     return sum(1 for x in walk(e) if x.dtype.is_float and x.op not in ("const", "load", "acc", "cast", "select"))
 
 
-def _ceil(e: Expr, by: int) -> Expr:
-    return call("floordiv", e + (by - 1), by)
-
-
 def _tasks(axes: Sequence[Expr], rows: int, chunk: int) -> Expr:
-    return _ceil(product([a.args[0] for a in axes[:-1]]), rows) * _ceil(axes[-1].args[0], chunk)
+    return ceil_div(product([a.args[0] for a in axes[:-1]]), rows) * ceil_div(axes[-1].args[0], chunk)
 
 
 class Rows:
@@ -401,7 +397,7 @@ def finish_row(
     work = sum(_flops(a.term) + 1 for x in levels for a in x) + sum(_flops(s.value) for s in element)
     kernel = RowKernel(
         buffers=tuple(buffers.list),
-        tasks=_ceil(points, per_task) if across else _tasks(axes, per_task, lanes_chunk),
+        tasks=ceil_div(points, per_task) if across else _tasks(axes, per_task, lanes_chunk),
         flops=points * extents * work,
         nbytes=_traffic(buffers.list, outputs, flat, points * extents),
         axes=tuple(axes),

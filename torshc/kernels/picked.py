@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..expr import NARROW, Expr, acc, as_int, axis, call, cost, load, locals_of, rebuild, substitute, walk
+from ..expr import NARROW, Expr, acc, as_int, axis, cost, load, locals_of, rebuild, substitute, walk
 from ..expr.affine import contains
 from ..expr.index import from_poly, poly_of
 from ..expr.lanes import LaneSteps
@@ -95,7 +95,7 @@ def picked(kernel: MapKernel, lanes: int) -> Picked | None:
             return _Picker(axes, stores, lanes, narrow).run()
         outer, inner = axes[-2:]
         joined = axis(str(inner.data), outer.args[0] * inner.args[0])
-        parts = {outer: call("floordiv", joined, inner.args[0]), inner: call("mod", joined, inner.args[0])}
+        parts = {outer: joined // inner.args[0], inner: joined % inner.args[0]}
         axes = [*axes[:-2], joined]
         stores = [Store(s.buffer, substitute(s.offset, parts), substitute(s.value, parts)) for s in stores]
     return None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..base.errors import InternalError
-from ..expr import F32, Expr, acc, call, const, select, walk
+from ..expr import F32, Expr, acc, call, max_of, min_of, select, walk
 from ..ops.core.base import REGISTRY
 from ..ops.core.pointwise import Pointwise
 from ..ops.nn.recurrent import GRU, LSTM, RNN, Recurrent
@@ -102,15 +102,15 @@ def _lstm(op: LSTM, activations: tuple[Activation, ...], weights: Weights) -> tu
     def gate(k: int, state: Expr, part: int) -> Expr:
         total = _sum(k)
         if weights.peephole is not None:
-            total = call("add", total, call("mul", weights.peephole(part), state))
+            total = total + weights.peephole(part) * state
         return _apply(op, f, total)
 
     entered = gate(0, c, 0)
-    kept = call("mul", call("sub", const(1.0), entered) if op.input_forget else gate(2, c, 2), c)
-    added = call("mul", entered, _apply(op, g, _sum(3)))
+    kept = (1.0 - entered if op.input_forget else gate(2, c, 2)) * c
+    added = entered * _apply(op, g, _sum(3))
     new_c = acc("new_c", F32)
-    shown = call("mul", gate(1, new_c, 1), activate(h, new_c))
-    return (Phase((0, 1, 2, 3), "h", (Result("c", call("add", kept, added)), Result("next", shown))),)
+    shown = gate(1, new_c, 1) * activate(h, new_c)
+    return (Phase((0, 1, 2, 3), "h", (Result("c", kept + added), Result("next", shown))),)
 
 
 def _gru(op: GRU, activations: tuple[Activation, ...], weights: Weights) -> tuple[Phase, ...]:
@@ -119,26 +119,26 @@ def _gru(op: GRU, activations: tuple[Activation, ...], weights: Weights) -> tupl
     if op.linear_before_reset:
         state = acc("r2", F32)
         if weights.bias is not None:
-            state = call("add", state, weights.bias(0))
-        candidate = _apply(op, g, call("add", acc("x2", F32), call("mul", reset, state)))
+            state = state + weights.bias(0)
+        candidate = _apply(op, g, acc("x2", F32) + reset * state)
         return (Phase((0, 1, 2), "h", (Result("next", _blend(update, candidate, h)),)),)
-    gates = Phase((0, 1), "h", (Result("update", update), Result("reset", call("mul", reset, h))))
+    gates = Phase((0, 1), "h", (Result("update", update), Result("reset", reset * h)))
     mixed = _blend(acc("update", F32), _apply(op, g, _sum(2)), h)
     return (gates, Phase((2,), "reset", (Result("next", mixed),)))
 
 
 def _blend(update: Expr, candidate: Expr, h: Expr) -> Expr:
     """(1 - update) * candidate + update * h"""
-    return call("add", call("mul", call("sub", const(1.0), update), candidate), call("mul", update, h))
+    return (1.0 - update) * candidate + update * h
 
 
 def _sum(gate: int) -> Expr:
-    return call("add", acc(f"x{gate}", F32), acc(f"r{gate}", F32))
+    return acc(f"x{gate}", F32) + acc(f"r{gate}", F32)
 
 
 def _apply(op: Recurrent, activation: Activation, x: Expr) -> Expr:
     if op.clip is not None:
-        x = call("min", call("max", x, -op.clip), op.clip)
+        x = min_of(max_of(x, -op.clip), op.clip)
     return activate(activation, x)
 
 
@@ -148,9 +148,9 @@ def activate(activation: Activation, x: Expr) -> Expr:
     if name in ("Tanh", "Sigmoid"):
         return call(name.lower(), x)
     if name == "Affine":
-        return call("add", call("mul", x, alpha), beta)
+        return x * alpha + beta
     if name == "ScaledTanh":
-        return call("mul", call("tanh", call("mul", x, beta)), alpha)
+        return call("tanh", x * beta) * alpha
     fields = {"alpha": alpha, "beta": beta} if name == "HardSigmoid" else {"alpha": alpha}
     plain = name in ("Relu", "Softsign", "Softplus")
     function = REGISTRY["", name](**({} if plain else fields))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..expr import DType, Expr, acc, as_int, axis, call, const
+from ..expr import DType, Expr, acc, as_int, axis, ceil_div, const
 from ..graph import Builder, Graph, Node, Value
 from ..ops.core.scalar import Scalar
 from ..ops.ml.forest import COMBINE, DEEPEST, EQUAL, LANES, LESS, MISSING, NEUTRAL, Trees, finished
@@ -124,7 +124,7 @@ def lower_walks(group: Group, storage: Mapping[Value, Storage], rows: Expr, ways
     joined, stores = join_stores([row, target] if targets > 1 else [row], stores)
     kernel = TreesKernel(
         buffers=tuple(buffers.list),
-        tasks=call("floordiv", x.shape[0] + (rows - 1), rows),
+        tasks=ceil_div(x.shape[0], rows),
         flops=op.flops(node) + epilogue_flops(stores, node.output.type.size),
         nbytes=traffic(buffers.list, group.outputs),
         stores=tuple(stores),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..base.options import CompileOptions
-from ..expr import DTYPES, Expr, as_int, axis, call, const, load, rebuild
+from ..expr import DTYPES, Expr, as_int, axis, const, load, rebuild
 from ..expr import walk as scan
 from ..graph import Builder, Graph, Patch, Value
 from ..ops.tensor.view import Expand, Reshape, Transpose
@@ -73,7 +73,7 @@ class _Reader:
         self.shape = out.shape
         self.known = known
         # Where an element of the result is computed, its dimensions are no 0.
-        facts = (call("gt", d, 0) for d in out.shape)
+        facts = (d > 0 for d in out.shape)
         self.nonempty = {fact: const(True) for fact in facts if fact.op != "const"}
 
     def element(self, value: Value, at: tuple[Expr, ...]) -> Expr:

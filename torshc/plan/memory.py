@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from ..expr import Expr, as_int, call, const
+from ..expr import Expr, as_int, ceil_div, const
 
 ALIGN = 256  # what devices want of addresses, WebGPU the most
 
@@ -27,7 +27,7 @@ class Item:
 
 
 def _aligned(nbytes: Expr) -> Expr:
-    return call("floordiv", nbytes + (ALIGN - 1), ALIGN) * ALIGN
+    return ceil_div(nbytes, ALIGN) * ALIGN
 
 
 def place(items: Sequence[Item]) -> tuple[dict[Hashable, Expr], Expr]:

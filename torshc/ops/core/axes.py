@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...base.errors import ModelError
-from ...expr import I64, Expr, as_int, cast, const, eq, max_of, ne, select, walk
+from ...expr import I64, Expr, as_int, cast, ceil_div, const, eq, max_of, ne, select, walk
 from ...graph import Graph, Shape
 from .base import Constraints, Index, axis_of
 from .source import SourceNode
@@ -148,7 +148,7 @@ def known_axes(axes: Shape) -> tuple[int, ...] | None:
 def count_steps(size: Expr, by: Expr) -> Expr:
     """How many steps of `by`, which is not 0, fit into a distance, the last perhaps in part; 0 for a negative one."""
     width = magnitude(by)
-    return (max_of(size, 0) + (width - 1)) // width
+    return ceil_div(max_of(size, 0), width)
 
 
 def magnitude(step: Expr) -> Expr:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from numpy import ndindex
 
 from ...base.errors import ModelError
-from ...expr import Expr, as_int, const, eq, max_of, select
+from ...expr import Expr, as_int, ceil_div, const, eq, max_of, select
 from ...graph import Node, Shape, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator, same_dim
 from ..core.gradient import Backward, NoGradient, as_shape, gradient_of
@@ -79,7 +79,7 @@ def same_pads(size: Shape, kernel: KernelShape, strides: Ints, dilations: Ints, 
     """Margins that make the output ceil(size / stride), the odd one at the end (upper) or at the beginning."""
     begins, ends = [], []
     for d, k, s, dilation in zip(size, kernel, strides, dilations, strict=True):
-        out = (d + (s - 1)) // s
+        out = ceil_div(d, s)
         total = max_of((out - 1) * s + (k - 1) * dilation + 1 - d, 0)
         half = total // 2
         begins.append(half if upper else total - half)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...base.errors import ModelError
-from ...expr import I64, DType, Expr, const, max_of, min_of, product
+from ...expr import I64, DType, Expr, ceil_div, const, max_of, min_of, product
 from ...graph import Node, Shape, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator
 from ..core.functions import abs as abs_
@@ -187,7 +187,7 @@ def taps_inside(start: Expr, kernel: int, dilation: int, low: Expr, high: Expr) 
     end = start + (kernel - 1) * dilation + 1
     if dilation == 1:
         return min_of(end, high) - max_of(start, low)
-    first = (max_of(low - start, 0) + (dilation - 1)) // dilation
+    first = ceil_div(max_of(low - start, 0), dilation)
     last = min_of((high - 1 - start) // dilation, kernel - 1)
     return last - first + 1
 

@@ -34,6 +34,7 @@ from ...expr import (
     U16,
     DType,
     as_int,
+    ceil_div,
     from_onnx,
 )
 from ...graph import TensorType, Value
@@ -72,7 +73,7 @@ def _check(x: Value, v: Value | None, axis: int, block: int, constraints: Constr
         broadcast_into(v.shape, (x.shape[axis_of(axis, x.type.rank)],), constraints, f"{what} of {x.type!r}")
         return
     along = axis_of(axis, x.type.rank)
-    wanted = [(d + (block - 1)) // block if k == along else d for k, d in enumerate(x.shape)]
+    wanted = [ceil_div(d, block) if k == along else d for k, d in enumerate(x.shape)]
     if v.type.rank != x.type.rank:
         raise ModelError(f"{what} {v.type!r} of {x.type!r} in blocks of {block}")
     for have, want in zip(v.shape, wanted, strict=True):

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...base.budget import afford
 from ...base.errors import ModelError
-from ...expr import Expr, as_int, const, eq, is_nonnegative, max_of, min_of, ne, select, walk
+from ...expr import Expr, as_int, ceil_div, const, eq, is_nonnegative, max_of, min_of, ne, select, walk
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, axis_at, both, constraints_of, count_steps, either, marks, put, require
 from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, axis_of, need, operator, same_dim
@@ -148,7 +148,7 @@ class Split(Op):
         if sizes is None:
             count = int(source.attribute("num_outputs", source.outputs))
             afford("outputs", count, f"Split into {count} parts")
-            chunk = (x.shape[axis] + (count - 1)) // count
+            chunk = ceil_div(x.shape[axis], count)
             sizes = (*[chunk] * (count - 1), x.shape[axis] - chunk * (count - 1))
         source.attribute("num_outputs")
         source.fields(cls)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import F32, Expr, as_int, axis, const, walk
+from ...expr import F32, Expr, as_int, axis, ceil_div, const, walk
 from ...graph import Value
 from ...kernels.attention import AttentionBase, attention_base, operand_index, walked_operand
-from ...kernels.axes import ceil_div, make_axes
+from ...kernels.axes import make_axes
 from ...kernels.base import Kernel, Temporary
 from ...kernels.heavy import (
     Strided,

@@ -8,8 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...expr import Expr, as_int, const
-from ...kernels.axes import ceil_div
+from ...expr import Expr, as_int, ceil_div, const
 from ...kernels.machine import Machine
 from .conv_shape import Geometry
 from .pack import HALF_COLUMNS, STEP

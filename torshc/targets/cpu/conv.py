@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import F32, I8, I32, U8, DType, Expr, acc, as_int, axis, call, const, load, select
+from ...expr import F32, I8, I32, U8, DType, Expr, acc, as_int, axis, ceil_div, const, load, min_of, select
 from ...expr.affine import can_join
 from ...graph import Node, Value
-from ...kernels.axes import ceil_div
 from ...kernels.base import Kernel, Packed, Temporary
 from ...kernels.generic import lower_generic
 from ...kernels.heavy import (
@@ -426,16 +425,12 @@ def _pack_at_run_time(
     axes = [axis(name, n) for name, n in extents.items()]
     g, p, *taps, k, c = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
     column = p * tile.columns + c
-    index = (g * size.oc + call("min", column, size.oc - 1), k, *taps[-(w.type.rank - 2) :])
+    index = (g * size.oc + min_of(column, size.oc - 1), k, *taps[-(w.type.rank - 2) :])
     to = Temporary("weights", owner, const(math.prod(extents.values()) * w.dtype.size))
 
     def source(buffers: Buffers) -> Expr:
         element = buffers.resolve(load(w, index, w.dtype))
-        return (
-            element
-            if size.oc % tile.columns == 0
-            else select(call("lt", column, size.oc), element, const(0.0, w.dtype))
-        )
+        return element if size.oc % tile.columns == 0 else select(column < size.oc, element, const(0.0, w.dtype))
 
     return to, copy_kernel(source, axes, storage, to, w.dtype)
 

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import F32, Expr, as_int, axis, call, const, load
+from ...expr import F32, Expr, as_int, axis, ceil_div, const, load, max_of, min_of
 from ...graph import Node, Value
-from ...kernels.axes import ceil_div
 from ...kernels.base import Kernel, Packed
 from ...kernels.heavy import (
     HeavyKernel,
@@ -96,8 +95,8 @@ def lower_first(
     n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in named)
     stores = finish(group, node, accumulated(group, bias_of(node), channel), size.index(n, channel, h, v), buffers)
     pixels, stores = join_stores([a for a in (n, h, v) if a.op == "axis"], stores)
-    wanted = ceil_div(const(4 * machine.threads), call("max", size.images, 1))
-    h_blocks = clamp(call("min", ceil_div(size.oh, machine.number("block", BLOCK_ROWS)), wanted), 1, size.oh)
+    wanted = ceil_div(const(4 * machine.threads), max_of(size.images, 1))
+    h_blocks = clamp(min_of(ceil_div(size.oh, machine.number("block", BLOCK_ROWS)), wanted), 1, size.oh)
     kernel = ConvFirstKernel(
         buffers=tuple(buffers.list),
         tasks=size.images * h_blocks,

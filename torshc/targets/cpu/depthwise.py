@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import Expr, as_int, axis, call, const
+from ...expr import Expr, as_int, axis, const, max_of
 from ...graph import Node, Value
 from ...kernels.base import Kernel, Packed
 from ...kernels.heavy import HeavyKernel, Strided, accumulated, add_buffer, epilogue_flops, finish, join_stores, traffic
@@ -67,8 +67,8 @@ def lower_depthwise(
     pixels, stores = join_stores([a for a in (n, h, v) if a.op == "axis"], stores)
     flops = node.op.flops(node)
     c_blocks = max(1, size.groups // machine.number("channels", BLOCK_CHANNELS))
-    wanted = clamp(call("floordiv", flops, TASK_FLOPS // 4), 1, 4 * machine.threads)
-    h_blocks = clamp(call("floordiv", wanted, call("max", size.images * c_blocks, 1)), 1, size.oh)
+    wanted = clamp(flops // (TASK_FLOPS // 4), 1, 4 * machine.threads)
+    h_blocks = clamp(wanted // max_of(size.images * c_blocks, 1), 1, size.oh)
     kernel = DepthwiseKernel(
         buffers=tuple(buffers.list),
         tasks=size.images * h_blocks * c_blocks,

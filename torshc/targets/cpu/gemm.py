@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import BF16, F32, F64, I8, I32, U8, DType, Expr, acc, as_int, axis, const, load, product
+from ...expr import BF16, F32, F64, I8, I32, U8, DType, Expr, acc, as_int, axis, ceil_div, const, load, product
 from ...expr.affine import contains
 from ...graph import Node, Value
-from ...kernels.axes import ceil_div, make_axes
+from ...kernels.axes import make_axes
 from ...kernels.base import Kernel, Temporary
 from ...kernels.generic import lower_generic
 from ...kernels.heavy import (

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-from ...expr import BOOL, DTYPES, DType, Expr, as_int, call, const, product, walk
-from ...kernels.axes import ceil_div
+from ...expr import BOOL, DTYPES, DType, Expr, as_int, ceil_div, const, max_of, min_of, product, walk
 from ...kernels.base import Kernel
 from ...kernels.nest import MapKernel
 from ...kernels.picked import Kept, Pick, Picked, picked
@@ -36,7 +35,7 @@ class PickKernel(MapKernel):
     @property
     def columns(self) -> Expr:
         """Elements of a row that are made at a time, and room for whole vectors of them."""
-        return call("min", ceil_div(self.axes[-1].args[0], 16) * 16, COLUMNS)
+        return min_of(ceil_div(self.axes[-1].args[0], 16) * 16, COLUMNS)
 
     @property
     def is_whole(self) -> bool:
@@ -82,7 +81,7 @@ def by_rows(kernel: Kernel, lanes: int) -> Kernel:
         return kernel
     *outer, lane = found.axes
     parts = {f.name: getattr(found, f.name) for f in fields(Picked)}
-    width = call("max", call("min", lane.args[0], COLUMNS), 1)
-    lines = call("max", call("floordiv", const(TASK), width), 1)
+    width = max_of(min_of(lane.args[0], COLUMNS), 1)
+    lines = max_of(const(TASK) // width, 1)
     tasks = ceil_div(product([a.args[0] for a in outer]), lines) * ceil_div(lane.args[0], COLUMNS)
     return PickKernel.of(kernel, **parts, lines=lines, tasks=tasks, chunk=COLUMNS)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...base.errors import InternalError
-from ...expr import F32, Expr, acc, as_int, axis, call, const, load, product, walk
+from ...expr import F32, Expr, acc, as_int, axis, ceil_div, const, load, product, walk
 from ...graph import Node, Value
-from ...kernels.axes import ceil_div, join_axes
+from ...kernels.axes import join_axes
 from ...kernels.base import Kernel, Packed, Store, Temporary
 from ...kernels.heavy import Strided, add_buffer, copy_kernel, is_empty, plain, row_major, strided_operand, temporary
 from ...kernels.machine import Machine
@@ -150,7 +150,7 @@ class _Lowering(RecurrentLowering):
         panels = add_buffer(buffers, weights)
         if (bias := self.operand(3)) is not None:
             packed = self.packer.biases(bias, columns, self._alone)
-            value = call("add", value, load(add_buffer(buffers, packed), (n,), F32))
+            value = value + load(add_buffer(buffers, packed), (n,), F32)
         place = (index[0] * outer[1] + index[1]) * count + n
         target = add_buffer(buffers, self.gates, written=True)
         axes, (left, place) = join_axes([a for a in index if a.op == "axis"], [element.args[0], place])

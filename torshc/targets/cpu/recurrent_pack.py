@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...expr import F32, Expr, as_int, axis, call, const, load, product, select
+from ...expr import F32, Expr, as_int, axis, call, ceil_div, const, load, product, select
 from ...graph import Value
 from ...kernels.base import Buffer, Kernel, Packed, Store, Temporary
 from ...kernels.heavy import Strided, add_buffer, plain
@@ -99,7 +99,7 @@ def _column(c: Columns) -> Column:
 
 
 def _guarded(unit: Expr, hidden: int, value: Expr) -> Expr:
-    return select(call("lt", unit, const(hidden)), value, const(0.0))
+    return select(unit < const(hidden), value, const(0.0))
 
 
 class Packer:
@@ -174,7 +174,7 @@ class Packer:
             own, state = (load(b, (self.direction, at.row + k), F32) for k in (0, half))
             if alone is not None:
                 state = select(call("eq", at.gate + c.gates[0], alone), const(0.0), state)
-            value = _guarded(at.hidden, hidden, call("add", own, state))
+            value = _guarded(at.hidden, hidden, own + state)
             place = self.direction * len(rows) + c.start + at.place
             self._write((self.direction, at.panel, at.gate, at.unit), place, value, out)
         return out
@@ -205,7 +205,7 @@ class Packer:
         rows = max(1, CHUNK // max(as_int(inner) or CHUNK, 1))
         kernel = MapKernel(
             buffers=tuple(buffers.list),
-            tasks=call("floordiv", outer + (rows - 1), rows) * call("floordiv", inner + (CHUNK - 1), CHUNK),
+            tasks=ceil_div(outer, rows) * (ceil_div(inner, CHUNK)),
             flops=const(0),
             nbytes=outer * inner * 8,
             axes=tuple(axes),

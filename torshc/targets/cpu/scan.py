@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import Expr, call, const, product
+from ...expr import Expr, ceil_div, const, max_of, min_of, product
 from ...graph import Value
-from ...kernels.axes import ceil_div
 from ...kernels.base import Kernel
 from ...kernels.heavy import HeavyKernel, epilogue_flops, is_empty, traffic
 from ...kernels.machine import Machine
@@ -79,8 +78,8 @@ def lower_scan(group: Group, storage: Mapping[Value, Storage], machine: Machine)
     time, lane = scan.time, scan.after[-1] if scan.after else scan.time
     outer = (*scan.before, *scan.after[:-1])
     length, width = time.args[0], lane.args[0]
-    work = call("max", length if lane is time else length * call("min", width, BESIDE), 1)
-    rows = call("max", call("floordiv", const(CHUNK), work), 1)
+    work = max_of(length if lane is time else length * min_of(width, BESIDE), 1)
+    rows = max_of(const(CHUNK) // work, 1)
     points = product([a.args[0] for a in outer])
     return [
         ScanKernel(

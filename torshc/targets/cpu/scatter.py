@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import BF16, F16, Expr, as_int, call, const, product, walk
+from ...expr import BF16, F16, Expr, as_int, ceil_div, const, max_of, min_of, product, walk
 from ...expr.affine import strides_along
 from ...graph import Value
-from ...kernels.axes import ceil_div
 from ...kernels.base import Kernel
 from ...kernels.generic import lower_generic
 from ...kernels.heavy import HeavyKernel, is_empty, traffic
@@ -64,8 +63,8 @@ def lower_scatter(group: Group, storage: Mapping[Value, Storage], machine: Machi
     if lane is not None and not u.along and _is_nearer(u.step, lane, u.places):
         axes, lane = (*axes, lane), None
     width = lane.args[0] if lane is not None else const(1)
-    work = call("max", u.step.args[0] * call("min", width, BESIDE), 1)
-    rows = call("max", call("floordiv", const(CHUNK), work), 1)
+    work = max_of(u.step.args[0] * min_of(width, BESIDE), 1)
+    rows = max_of(const(CHUNK) // work, 1)
     kernel = ScatterKernel(
         buffers=tuple(u.buffers.list),
         tasks=ceil_div(product([a.args[0] for a in axes]), rows) * ceil_div(width, BESIDE),

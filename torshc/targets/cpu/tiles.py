@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import F32, F64, DType, Expr, as_int, call
+from ...expr import F32, F64, DType, Expr, as_int, ceil_div, max_of, min_of
 from ...expr.affine import divisor_of
-from ...kernels.axes import ceil_div
 from ...kernels.heavy import HeavyKernel, Strided
 from ...kernels.machine import Machine
 
@@ -70,7 +69,7 @@ class Tile:
 
 
 def clamp(e: Expr, low: Expr | int, high: Expr | int) -> Expr:
-    return call("min", call("max", e, low), high)
+    return min_of(max_of(e, low), high)
 
 
 def choose_tile(machine: Machine, m: Expr, n: Expr, k: Expr, dtype: DType = F32) -> Tile:
@@ -126,10 +125,10 @@ def choose_blocks(
         Numbers of blocks; 0 where there are no rows or columns.
     """
     rows, block = as_int(m), machine.number("block", usual)
-    m_blocks = call("min", call("max", call("floordiv", m + block // 2, block), 1), tile.tiles(m))
+    m_blocks = min_of(max_of((m + block // 2) // block, 1), tile.tiles(m))
     if rows is not None and rows <= FEW_ROWS:
-        return Blocks(m_blocks, clamp(call("floordiv", panels * tile.columns, FEW_ROWS_COLUMNS), 1, panels))
-    wanted = clamp(call("floordiv", flops, task_flops), 1, 4 * machine.threads)
+        return Blocks(m_blocks, clamp(panels * tile.columns // FEW_ROWS_COLUMNS, 1, panels))
+    wanted = clamp(flops // task_flops, 1, 4 * machine.threads)
     return Blocks(m_blocks, clamp(ceil_div(wanted, batch * m_blocks), 1, panels))
 
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import Expr, call, const, product, select
+from ...expr import Expr, ceil_div, const, max_of, product, select
 from ...graph import Value
-from ...kernels.axes import ceil_div
 from ...kernels.base import Kernel
 from ...kernels.heavy import HeavyKernel, is_empty, traffic
 from ...kernels.machine import Machine
@@ -55,7 +54,7 @@ class TopKKernel(HeavyKernel):
     def few(self) -> Expr:
         """Whether k is small enough for a heap."""
         count, size = self.rank.args[0], self.place.args[0]
-        return call("or", call("le", count, FEW), call("le", count * SHARE, size))
+        return (count <= FEW) | (count * SHARE <= size)
 
     @property
     def few_known(self) -> bool | None:
@@ -75,7 +74,7 @@ def lower_topk(group: Group, storage: Mapping[Value, Storage], machine: Machine)
     if all(is_empty(v) for v in group.outputs):
         return []
     x, ranking = node.operands[0], read_ranking(group, storage)
-    each = call("max", call("floordiv", const(CHUNK), call("max", ranking.place.args[0], 1)), 1)
+    each = max_of(const(CHUNK) // max_of(ranking.place.args[0], 1), 1)
     return [
         TopKKernel(
             buffers=tuple(ranking.buffers.list),

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import BOOL, NARROW, Expr, as_int, product
+from ...expr import BOOL, NARROW, Expr, as_int, ceil_div, product
 from ...graph import Value
-from ...kernels.axes import ceil_div
 from ...kernels.base import Kernel
 from ...kernels.machine import Machine
 from ...kernels.moved import Crossing, Moved, crossings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...expr import as_int, call
+from ...expr import as_int
 from ...graph import Value
 from ...kernels.base import Kernel
 from ...kernels.machine import Machine
@@ -27,5 +27,5 @@ def lower_trees(group: Group, storage: Mapping[Value, Storage], machine: Machine
     targets = as_int(node.output.shape[1]) or 1
     most = max(1, min(ROWS, SUMS // targets) // WAYS)
     least = min(most, -(-TASK_FLOPS // (STEP_FLOPS * work_of(node) * WAYS)))
-    shared = call("floordiv", node.operands[0].shape[0], 4 * machine.threads * WAYS)
+    shared = node.operands[0].shape[0] // (4 * machine.threads * WAYS)
     return lower_walks(group, storage, clamp(shared, least, most) * WAYS, WAYS)

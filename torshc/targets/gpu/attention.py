@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import Expr, as_int
+from ...expr import Expr, as_int, ceil_div
 from ...graph import Value
 from ...kernels.attention import AttentionBase, attention_base, walked_operand
-from ...kernels.axes import ceil_div
 from ...kernels.base import Kernel
 from ...kernels.heavy import Strided, is_empty
 from ...kernels.machine import Choice, Machine

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...base.errors import UnsupportedError
-from ...expr import BF16, F16, F32, Expr, acc, as_int, call
+from ...expr import BF16, F16, F32, Expr, acc, as_int
 from ...kernels.attention import AttentionBase
 from ...kernels.base import Kernel, Temporary
 from ...kernels.heavy import HeavyKernel, Strided
@@ -160,7 +160,7 @@ def attention_by_rows(group: Group, base: AttentionBase, machine: Machine) -> li
         raise UnsupportedError(
             [f"{group.anchor.describe()}: attention of {base.width} columns"], "split it into more heads"
         )
-    blocks = base.points * call("floordiv", base.row.args[0], height)
+    blocks = base.points * (base.row.args[0] // height)
     sizes = {"tasks": blocks, "threads": threads, "pack": pack, "height": height}
     if tensor:
         ahead = min(machine.number("ahead", MMA_AHEAD), MMA_AHEAD)

@@ -27,6 +27,7 @@ from ...expr import (
     as_int,
     axis,
     call,
+    ceil_div,
     const,
     load,
     product,
@@ -36,7 +37,7 @@ from ...expr import (
 from ...expr.affine import contains, split_axis
 from ...expr.index import poly_of
 from ...graph import Node, Value
-from ...kernels.axes import ceil_div, join_axes
+from ...kernels.axes import join_axes
 from ...kernels.base import Kernel, Store, Temporary
 from ...kernels.heavy import epilogue_flops, finish, is_empty, join_bodies, join_stores, row_major, traffic
 from ...kernels.machine import Machine
@@ -198,13 +199,13 @@ def _space(
     for d in out.layout or range(out.type.rank):
         size = out.shape[d]
         if d == 1 and as_int(groups) != 1:
-            each = call("floordiv", size, groups)
+            each = size // groups
             outer = new(groups)
             index[d] = outer * each + new(each)
         elif d >= 2 and phase:
             s, r = strides[d - 2], phase[d - 2]
             past = size + (s - 1 - r)
-            index[d] = new(call("floordiv", past - call("mod", past, s), s)) * s + r
+            index[d] = new((past - past % s) // s) * s + r
         else:
             index[d] = new(size)
     extents = list(nest.reduce)
@@ -490,7 +491,7 @@ def _sums(
         size = product([a.args[0] for a in axes])
         for k in range(splits):
             piece = load(source, (row_major(axes) + size * k,), p.dtype)
-            total = call("add", total, piece) if k else piece
+            total = total + piece if k else piece
     result = substitute(p.result, {acc("acc", p.dtype): total})
     stores = finish(group, node, result, p.space.index, buffers)
     axes, stores = join_stores(list(p.space.axes), stores)

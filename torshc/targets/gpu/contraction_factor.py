@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import BF16, F16, F32, DType, Expr, as_int, call, const, product, select, walk
+from ...expr import BF16, F16, F32, DType, Expr, as_int, const, product, select, walk
 from ...expr.affine import aligned, contains, strides_along
 from ...graph import Value
 from ...kernels.base import AT_ONCE, Buffer, Kernel, Operand, Packed, Store, Temporary
@@ -146,7 +146,7 @@ def unguard(e: Expr) -> tuple[Expr, Expr]:
     """A factor's element as (what is read, the condition under which it is read and not zero)."""
     guard = const(True)
     while e.op == "select" and e.args[2].op == "const" and e.args[2].data == 0.0:
-        guard, e = call("and", guard, e.args[0]), e.args[1]
+        guard, e = guard & e.args[0], e.args[1]
     return e, guard
 
 
@@ -305,7 +305,7 @@ def as_product(body: Expr) -> Expr:
     if body.op != "select" or body.args[1].op != "mul" or body.args[2] is not const(0, body.dtype):
         return body
     first, second = body.args[1].args
-    return call("mul", select(body.args[0], first, body.args[2]), second) if _finite(second) else body
+    return select(body.args[0], first, body.args[2]) * second if _finite(second) else body
 
 
 def _finite(e: Expr) -> bool:

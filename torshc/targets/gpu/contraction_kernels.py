@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import DType, Expr, as_int, product
-from ...kernels.axes import ceil_div
+from ...expr import DType, Expr, as_int, ceil_div, product
 from ...kernels.heavy import HeavyKernel
 from .contraction_factor import Factor, Matrices, as_matrices
 from .contraction_tiles import AnyTile, GroupTile, Tf32GroupTile, Tf32Tile

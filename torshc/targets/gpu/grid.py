@@ -7,9 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import BOOL, Expr, as_int, axis, call, const, product, walk
+from ...expr import BOOL, Expr, as_int, axis, ceil_div, const, product, walk
 from ...expr.affine import split_axis
-from ...kernels.axes import ceil_div
 from ...kernels.base import Kernel, expressions_in
 from ...kernels.machine import Device, Machine
 from ...kernels.moved import Moved, crossings
@@ -182,7 +181,7 @@ class GridColumns(RowKernel):
 
     @property
     def packets(self) -> Expr:
-        return call("floordiv", product([a.args[0] for a in self.axes]), self.packet)
+        return product([a.args[0] for a in self.axes]) // self.packet
 
     @property
     def whole(self) -> bool:
@@ -242,7 +241,7 @@ def to_grid(kernel: Kernel, device: Device = DEVICE, mapping: ThreadMapping = US
             return tiles
         packet, threads = mapping.packet_of(kernel.axes[-1]), mapping.threads or THREADS
         points = product([a.args[0] for a in kernel.axes])
-        tasks = _blocks(call("floordiv", points, packet), threads)
+        tasks = ceil_div(points // packet, threads)
         return GridMap.of(kernel, tasks=tasks, threads=threads, packet=packet)
     if isinstance(kernel, RowKernel):
         return _columns(kernel, device, mapping) or to_row(kernel, mapping)
@@ -283,7 +282,7 @@ def to_row(kernel: RowKernel, mapping: ThreadMapping = USUAL) -> GridRow:
     packet = mapping.packet_of(kernel.reduce[-1]) if share > 1 else 1
     return GridRow.of(
         kernel,
-        tasks=_blocks(points, threads // share),
+        tasks=ceil_div(points, threads // share),
         threads=threads,
         share=share,
         packet=packet,
@@ -393,7 +392,3 @@ def _steps(kernel: RowKernel, share: int, packet: int) -> int:
         return 0
     steps = -(-size // (share * packet))
     return steps if 0 < steps * packet * max(kernel.kept, 1) <= REGISTERS else 0
-
-
-def _blocks(work: Expr, size: int) -> Expr:
-    return call("floordiv", work + (size - 1), size)

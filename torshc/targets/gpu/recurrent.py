@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ...expr import F32, I64, Expr, as_int, axis, const, load
+from ...expr import F32, I64, Expr, as_int, axis, ceil_div, const, load
 from ...expr.index import poly_of
 from ...graph import Builder, Graph, Node, Value
-from ...kernels.axes import ceil_div
 from ...kernels.base import Buffer, Kernel, NoKernel, Store, Temporary
 from ...kernels.heavy import Strided, is_empty, strided_operand
 from ...kernels.machine import Machine

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ...expr import Expr, acc, as_int, axis, call, const, load, product, select, substitute
+from ...expr import Expr, acc, as_int, axis, ceil_div, const, load, product, select, substitute
 from ...graph import Value
-from ...kernels.axes import ceil_div
 from ...kernels.base import Buffer, Kernel, Store, Temporary
 from ...kernels.heavy import HeavyKernel, epilogue_flops, is_empty, row_major, traffic
 from ...kernels.machine import Device, Machine
@@ -144,7 +143,7 @@ def _in_pieces(whole: GridScan, scan: Scan, group: Group, device: Device, count:
     at = piece * length + within
     here = substitute(whole.total.term, {whole.time: at})
     neutral = const(whole.total.start, dtype)
-    term = here if size % length == 0 else select(call("lt", at, size), here, neutral)
+    term = here if size % length == 0 else select(at < size, here, neutral)
     total = RowKernel(
         buffers=(whole.buffers[0], Buffer(sums, dtype, written=True)),  # what is summed is read first
         tasks=points,

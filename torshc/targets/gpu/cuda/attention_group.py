@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ....expr import Expr, as_int, const
+from ....expr import Expr, as_int, ceil_div, const
 from ....expr.affine import strides_along
 from ....expr.index import poly_of
 from ....kernels.attention import AttentionBase
-from ....kernels.axes import ceil_div
 from ....kernels.heavy import Strided
 from ....kernels.machine import Device, Machine
 from ..grid import WARP

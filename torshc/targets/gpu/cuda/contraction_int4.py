@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ....expr import F32, Expr, acc, as_int, axis, call, const, load, product, substitute, walk
+from ....expr import F32, Expr, acc, as_int, axis, const, load, product, substitute, walk
 from ....expr.affine import split_axis
 from ....expr.index import poly_of
 from ....graph import Node, Value
@@ -159,7 +159,7 @@ def lower_int4(group: Group, node: Node, storage: Mapping[Value, Storage], devic
     result = acc("acc", F32)
     if gate is not None:
         assert isinstance(gate, Pointwise)
-        result = call("mul", gate.expression(result), acc("other", F32))
+        result = gate.expression(result) * acc("other", F32)
     stores = finish(group, node, result, index, buffers)
     warps = _warps(-(-depth // STEP), columns, device.units)
     m, placed, (offset, element) = join_bodies(first, stores, offset, element)

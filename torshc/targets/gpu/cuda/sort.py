@@ -11,9 +11,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from ....expr import BF16, F16, U32, U64, DType, Expr, acc, as_int, axis, const, load, product, substitute, walk
+from ....expr import (
+    BF16,
+    F16,
+    U32,
+    U64,
+    DType,
+    Expr,
+    acc,
+    as_int,
+    axis,
+    ceil_div,
+    const,
+    load,
+    product,
+    substitute,
+    walk,
+)
 from ....graph import Value
-from ....kernels.axes import ceil_div
 from ....kernels.base import Kernel, Store, Temporary
 from ....kernels.heavy import HeavyKernel, row_major
 from ....kernels.lower import idle_when_empty

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ....expr import F32, as_int, const, load, product, walk
+from ....expr import F32, as_int, ceil_div, const, load, product, walk
 from ....graph import Graph, Value
 from ....kernels.attention import AttentionBase, attention_base, walked_operand
-from ....kernels.axes import ceil_div
 from ....kernels.base import Buffer, Kernel, Store, Temporary
 from ....kernels.generic import lower_generic
 from ....kernels.heavy import Strided, add_buffer, is_empty
