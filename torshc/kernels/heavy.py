@@ -164,7 +164,7 @@ def copy_kernel(
     inner = as_int(axes[-1].args[0]) or COPY_CHUNK
     rows = max(1, COPY_CHUNK // inner)
     outer = product([a.args[0] for a in axes[:-1]])
-    chunks = (axes[-1].args[0] + (COPY_CHUNK - 1)) // COPY_CHUNK
+    chunks = ceil_div(axes[-1].args[0], COPY_CHUNK)
     return MapKernel(
         buffers=tuple(buffers.list),
         tasks=ceil_div(outer, rows) * chunks,

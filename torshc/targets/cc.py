@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ..base.errors import ConfigError, ToolchainError
 from ..base.folders import private_folder, scratch_folder
@@ -241,9 +241,14 @@ def _writable_cache() -> Path:
 
 
 class CToolchain(Toolchain):
-    """A C compiler that also links."""
+    """A C compiler that also links.
+
+    Class attributes:
+        compiler: the command of the compiler where options name none; empty for the first that is found.
+    """
 
     command = "cc"
+    compiler: ClassVar[str] = ""
 
     def find(self, options: CompileOptions, isa: Isa) -> Tools:
         compiler = self._compiler(options)
@@ -268,15 +273,18 @@ class CToolchain(Toolchain):
             )
         return find_archiver(self._compiler(options))
 
+    def _named(self, options: CompileOptions) -> str:
+        return options.cc or self.compiler
+
     def _compiler(self, options: CompileOptions) -> CCompiler:
         """The compiler for the machine that is asked for. Zig's comes first for another one, as it has C libraries."""
         if not options.triple:
-            found = find_compiler(options.cc or None)
+            found = find_compiler(self._named(options) or None)
             here = (
                 f"{platform.machine()}-linux-gnu" if found.kind == "zig" and platform.libc_ver()[0] == "glibc" else ""
             )
             return replace(found, command=(*found.command, "-target", here + _GLIBC)) if here else found
-        own = options.cc or os.environ.get("TORSHC_CC") or ""
+        own = self._named(options) or os.environ.get("TORSHC_CC") or ""
         found = (None if own else _ziglang()) or find_compiler(own or None)
         if found.kind == "gcc":
             _require_machine(found, options.triple)
@@ -290,7 +298,8 @@ class CToolchain(Toolchain):
 
     def c_compiler(self, options: CompileOptions) -> str:
         try:
-            return "gcc" if options.emit != "source" and find_compiler(options.cc or None).kind == "gcc" else "clang"
+            here = options.emit != "source" and find_compiler(self._named(options) or None)
+            return "gcc" if here and here.kind == "gcc" else "clang"
         except ToolchainError:  # explaining a model needs none; a compilation has asked for it before
             return "clang"
 
