@@ -65,7 +65,8 @@ def bench(
 ) -> None:
     """Compile MODEL and time its runs.
 
-    Levels and other systems take turns; medians are over rounds, and of all calls 90 and 99 % are as fast as is said.
+    Levels and other systems take turns. Printed are the median of the rounds, and the times within which 90 and 99 % of
+    all calls end.
 
     With --profile a table says where the time goes, kernel by kernel, and how near each comes to what the machine's
     bandwidth and arithmetic allow (roof).

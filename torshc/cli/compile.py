@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "--prefix",
     default="",
     metavar="NAME",
-    help="What the model's own C functions and header are called; by default after OUT.",
+    help="Prefix of the model's own C functions, and its header's name; by default OUT's name.",
 )
 @click.option("--named-weights", is_flag=True, help="Let the library take other weights by the model's names.")
 @click.option("--sbom", is_flag=True, help="Write a bill of materials (CycloneDX) into the bundle.")
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     "targets",
     multiple=True,
     metavar="FILE",
-    help="With --MD: what OUT.d says is made; OUT when left out. Repeatable.",
+    help="With --MD: the target that OUT.d names in place of OUT. Repeatable.",
 )
 @click.option("--MD", "depfile", is_flag=True, help="Write OUT.d for make: all files that were read.")
 @click.option(

@@ -107,7 +107,7 @@ MACHINE: list[Option] = [
     click.option("--mcpu", default="native", show_default=True,
                  help="Processor to compile for, or of the host of a GPU, by LLVM's name."),
     click.option("--isa", default="", callback=_levels, metavar="LEVEL,...",
-                 help="Processors of x86-64 to have a version for each, as x86-64-v3,x86-64-v4; the library chooses."),
+                 help="Levels of x86-64, as x86-64-v3,x86-64-v4: the library has a version for each and runs the best."),
     click.option("--triple", default="", help="Machine to compile for, as aarch64-linux-gnu; by default this one."),
 ]  # fmt: skip
 
@@ -129,11 +129,12 @@ PLAN: list[Option] = [
     click.option("--max-fusion-size", type=click.IntRange(1, 4096),
                  help="Most nodes in one kernel; by default 64, or as rules say."),
     click.option("--accuracy", type=click.Choice(["exact", "rounding", "1e-5", "2e-5", "1e-3", "1e-2"]),
-                 help="How far off outputs may be expected to be, of the largest, for kernels to be faster (-O3: "
-                      "2e-5); rounding: no kernel more than plain sums; exact: plain sums. Bounds --precision too."),
+                 help="Largest expected error of outputs, relative to their largest element, that faster kernels may "
+                      "cause (-O3: 2e-5); rounding: no more than plain sums do; exact: plain sums. Bounds "
+                      "--precision too."),
     click.option("--winograd", is_flag=True, hidden=True, expose_value=False, callback=_tell_successor),
     click.option("--exact-batches", is_flag=True,
-                 help="A row's bits depend on no number of rows; attention of one query takes longer (explain: rows)."),
+                 help="Give a row the same bits among any number of rows; attention of one query takes longer."),
     click.option("--precision", type=click.Choice(["f32", "tf32", "f16", "bf16"]), default="f32", show_default=True,
                  help="Operands of products, convolutions and attention; sums and all else stay f32."),
     click.option("--weights-dtype", type=click.Choice(["f32", "f16", "bf16", "f8"]), default="f32", show_default=True,

@@ -15,7 +15,7 @@ from .console import echo_json
 def targets(mcpu: str, cc: str, as_json: bool) -> None:
     """List targets, with the tools and devices that are here.
 
-    Of what is missing it says how to get it.
+    Says how to get what is missing.
     """
     import dataclasses
 

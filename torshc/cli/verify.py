@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "--rtol",
     type=click.FloatRange(min=0),
-    help="Largest max|a-b| / max|b| of an output; by default what its types explain, 1e-4 for f32.",
+    help="Largest max|a-b| / max|b| of an output; by default what the rounding of its types explains, 1e-4 for f32.",
 )
 @flags.add(flags.INPUT, flags.DIMS, flags.SEED, flags.THREADS, *flags.MODEL, *flags.BUILD, flags.JSON)
 def verify(
