@@ -177,7 +177,10 @@ CASES: dict[str, list[Case]] = {
     "Hardmax": [case(X)],
     "LayerNormalization": [case(CUBE, near(2), near(2)), case(CUBE, near(3, 2), axis=1)],
     "RMSNormalization": [case(CUBE, near(2), opset=23)],
-    "BatchNormalization": [case(CUBE, near(3), near(3), near(3), near(3, low=0.5), opset=15)],
+    "BatchNormalization": [
+        case(CUBE, near(3), near(3), near(3), near(3, low=0.5), opset=15),
+        case(CUBE, near(3), near(3), near(3), near(3, low=0.5), opset=15, training_mode=1),
+    ],
     "InstanceNormalization": [case(CUBE, near(3), near(3))],
     "GroupNormalization": [case(near(2, 4, 3), near(4), near(4), num_groups=2, opset=21)],
     "LpNormalization": [case(X), case(X, p=1, axis=0)],

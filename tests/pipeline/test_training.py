@@ -272,3 +272,49 @@ def test_cells_whose_gradient_is_a_loop_are_refused_by_name(tmp_path: Path) -> N
         with pytest.raises(UnsupportedError, match="'cell': its gradient is a loop") as caught:
             prepare(tmp_path / "m.onnx", options)
         assert len(caught.value.problems) == 1 and "after it" in caught.value.remedy
+
+
+MODES = """\
+weights: "*"
+loss: cross_entropy
+optimizer: {momentum: {learning_rate: 0.05}}
+seed: 3
+"""
+
+
+def test_statistics_and_masks_are_those_of_f64_and_go_on_from_a_file(tmp_path: Path) -> None:
+    """Batch normalisation and dropout, compiled, beside the graph by NumPy in f64; a stop changes no bit."""
+    needed()
+    found = []
+    for dtype in (np.float64, np.float32):
+        rng = np.random.default_rng(11)
+        weights = {"w": rng.standard_normal((6, 4)), **{n: np.ones(4) for n in ("scale", "bias", "mean", "var")}}
+        weights |= {"ratio": np.array(0.4), "v": rng.standard_normal((4, 3))}
+        nodes = [
+            helper.make_node("MatMul", ["x", "w"], ["p"]),
+            helper.make_node("BatchNormalization", ["p", "scale", "bias", "mean", "var"], ["n"], "norm"),
+            helper.make_node("Dropout", ["n", "ratio"], ["d"], "drop"),
+            helper.make_node("MatMul", ["d", "v"], ["y"]),
+        ]
+        found.append(model(nodes, {"x": ["batch", 6]}, {"y": ["batch", 3]}, weights, dtype))
+    step = write_step(tmp_path, MODES)
+    reference = Steps(found[0], step, {"x": (9, 6)})
+    torshc.compile(found[1], tmp_path / "m.tsc", train=step)
+    rng, trained = np.random.default_rng(12), torshc.load(tmp_path / "m.tsc", threads=2)
+    given = [{"x": rng.standard_normal((9, 6)), "target": rng.integers(0, 3, 9)} for _ in range(6)]
+    for k, batch in enumerate(given):
+        narrow = {**batch, "x": batch["x"].astype(np.float32)}
+        # Some dozen roundings of f32 a step, of 6e-8 each, which grow as a step begins with the errors of those before.
+        assert trained.step(narrow)["loss"] == pytest.approx(reference(**batch), rel=1e-5 * (k + 1)), k
+        if k == 2:
+            trained.save_state(tmp_path / "s.safetensors")
+    states = trained.state_dict()
+    for name in ("mean", "var", "w", "v", "scale"):
+        np.testing.assert_allclose(states[name], reference.states[name], rtol=1e-4, atol=1e-5, err_msg=name)
+    assert states["torshc.seed"] == 3
+    with torshc.load(tmp_path / "m.tsc") as resumed:
+        resumed.load_state(tmp_path / "s.safetensors")
+        for batch in given[3:]:
+            resumed.step({**batch, "x": batch["x"].astype(np.float32)})
+        again = resumed.state_dict()
+    assert all(states[n].tobytes() == again[n].tobytes() for n in states)

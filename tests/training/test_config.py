@@ -25,6 +25,9 @@ optimizer:
   momentum: {learning_rate: 1e-3, momentum: 0.8, nesterov: true}
 weight_decay: 0.01
 clip_norm: 2
+batch_norm: running
+dropout: false
+seed: 7
 """
 
 
@@ -34,6 +37,7 @@ def test_a_file_says_all_of_it(tmp_path: Path) -> None:
     assert (found.loss.kind, found.loss.of, found.loss.target) == ("mse", "y", "t")
     assert found.optimizer == Momentum(learning_rate=1e-3, momentum=0.8, nesterov=True)
     assert (found.weight_decay, found.clip_norm) == (0.01, 2.0)
+    assert (found.batch_norm, found.dropout, found.seed) == ("running", False, 7)
 
 
 def test_a_file_says_as_little_as_it_can(tmp_path: Path) -> None:
@@ -41,6 +45,7 @@ def test_a_file_says_as_little_as_it_can(tmp_path: Path) -> None:
     found = read_training(write_step(tmp_path, text))
     assert (found.loss.kind, found.loss.of, found.optimizer) == ("output", "y", Sgd(learning_rate="input"))
     assert (found.weight_decay, found.clip_norm) == (0.0, None)
+    assert (found.batch_norm, found.dropout, found.seed) == ("batch", True, 0)
     short = "weights: w\nloss: l1\noptimizer: {adam: {learning_rate: 0.1}}\n"
     assert read_training(write_step(tmp_path, short)).optimizer == Adam(learning_rate=0.1)
 
@@ -61,6 +66,9 @@ WRONG = {
     "optimizer: {momentum: {learning_rate: 1, nesterov: 1}}": (3, "expected true or false, found 1"),
     "weight_decay: -1": (4, "expected a number from 0 to 1e+30, found -1"),
     "clip_norm: 0": (4, "expected a number from 1e-30 to 1e+30, found 0"),
+    "batch_norm: runing": (4, "unknown statistics 'runing'; did you mean 'running'?"),
+    "dropout: 1": (4, "expected true or false, found 1"),
+    "seed: -1": (4, "expected a whole number from 0 to 2147483647, found -1"),
 }
 LINES = {"weights": "weights: w", "loss": "loss: mse", "optimizer": "optimizer: {sgd: {learning_rate: 1}}"}
 

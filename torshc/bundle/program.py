@@ -222,7 +222,7 @@ class Assembler:
         held = [v for _, v, _ in self.graph.updates]
         renewed = self._roots([v for _, _, v in self.graph.updates])
         self.held = dict(zip(held, self.states, strict=True))  # by the input that holds a state
-        pairs = {new: (held[k], self.states[k]) for new, k in renewed.items()}
+        pairs = {new: (held[k], self.states[k]) for new, k in renewed.items() if new is not held[k]}
         safe = in_place({new: old for new, (old, _) in pairs.items()}, placed, self.faults)
         self.renewed = {new: state for new, (_, state) in pairs.items() if new in safe}
         self.moved = {new: state for new, (_, state) in pairs.items() if new not in safe}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..base.safetensors import OWN
 from ..training import name_of
 from .memory import lives
 from .sizes import Evaluator
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 class TrainingInfo:
     """A training step: its loss and optimizer, the weights that it trains, and bytes.
 
-    ``state_bytes`` are of the trained weights and what the optimizer keeps; ``kept`` counts the values that the forward
-    pass stores for the backward pass, of ``kept_bytes``; ``peak_bytes`` is the memory of the open model in a step.
+    ``state_bytes`` are of the trained weights and what the optimizer keeps; ``moving`` are the statistics that batches
+    move; ``kept`` counts the values that the forward pass stores for the backward pass, of ``kept_bytes``;
+    ``peak_bytes`` is the memory of the open model in a step.
     """
 
     loss: str
@@ -26,6 +28,7 @@ class TrainingInfo:
     weights: tuple[str, ...]
     weights_bytes: int
     state_bytes: int
+    moving: tuple[str, ...]
     kept: int
     kept_bytes: int
     peak_bytes: int
@@ -48,6 +51,7 @@ def training_info(compilation: Compilation, sizes: Evaluator) -> TrainingInfo | 
         tuple(s.name for s in states if s.trained),
         sum(s.bytes for s in states if s.trained),
         state_bytes,
+        tuple(s.name for s in states if not s.trained and not s.name.startswith(OWN)),
         len(kept),
         sizes.total([v.type.nbytes for v in kept]),
         state_bytes + compilation.weights_bytes + sizes.total([compilation.arena_bytes]),

@@ -5,6 +5,7 @@ loss: cross_entropy
 optimizer:
   adamw: {learning_rate: input}
 weight_decay: 0.01
+batch_norm: running
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from ..base.errors import did_you_mean
 from ..passes.config import Item, Problems, read_yaml
 from .optimizers import INPUT, OPTIMIZERS, Optimizer
 
-KEYS = ("weights", "loss", "optimizer", "weight_decay", "clip_norm")
+KEYS = ("weights", "loss", "optimizer", "weight_decay", "clip_norm", "batch_norm", "dropout", "seed")
 REQUIRED = ("weights", "loss", "optimizer")
 LOSSES = ("cross_entropy", "mse", "l1", "bce")
 LOSS_KEYS = ("of", "target")
+BATCH, RUNNING = "batch", "running"
+SEED_MOST = 2**31 - 1
 OUTPUT = "output"  # a loss that is an output of the model
-RATE = "learning_rate"
+RATE, SEED = "learning_rate", "seed"
 MOST = 1e30
 
 
@@ -62,6 +65,10 @@ class Training:
         loss, optimizer: as they say.
         weight_decay: of every trained weight, as the optimizer takes it: L2 in the gradient, or decoupled.
         clip_norm: the largest norm of all gradients together; None for any.
+        batch_norm: the statistics that batch normalisation uses: those of the batch, to which the running ones move, or
+            the running ones, which stay.
+        dropout: whether Dropout drops anything.
+        seed: of what steps draw; None for an input.
         file: where it was read.
     """
 
@@ -70,6 +77,9 @@ class Training:
     optimizer: Optimizer
     weight_decay: float = 0.0
     clip_norm: float | None = None
+    batch_norm: str = BATCH
+    dropout: bool = True
+    seed: int | None = 0
     file: str = ""
 
 
@@ -158,10 +168,20 @@ def _optimizer(item: Item) -> Optimizer:
     return kind(**stated)
 
 
+def _batch_norm(item: Item) -> str:
+    text = item.text()
+    if text not in (BATCH, RUNNING):
+        raise item.error(f"unknown statistics {text!r}{did_you_mean(text, (BATCH, RUNNING))}", f"{BATCH} or {RUNNING}")
+    return text
+
+
 _READERS: Mapping[str, Any] = {
     "weights": _weights,
     "loss": _loss,
     "optimizer": _optimizer,
     "weight_decay": lambda item: item.number(0.0, MOST),
     "clip_norm": lambda item: item.number(1e-30, MOST),
+    "batch_norm": _batch_norm,
+    "dropout": lambda item: item.flag(),
+    "seed": lambda item: None if item.value == INPUT else item.integer(0, SEED_MOST),
 }

@@ -5,33 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
+import numpy as np
+
 from ..base.errors import ConfigError, UnsupportedError, did_you_mean
 from ..base.safetensors import OWN
-from ..expr import F32, F64, I64, as_int
+from ..expr import F32, F64, I64, DType, as_int
 from ..gradient import gradients
 from ..graph import Builder, Graph, Rewriter, State, TensorType, Value
 from ..ops.control.flow import bodies
 from ..ops.core.tensor import Tensor
+from ..ops.tensor.random import salt
 from ..passes.config import Problems
-from .config import RATE, Choice, Training
+from .config import RATE, SEED, Choice, Training
 from .losses import add_loss
+from .mode import Mode
 from .optimizers import INPUT, At, clipped
 
-STEP = f"{OWN}step"
-_STATISTICS = {"BatchNormalization": (3, 4)}  # operands that no step trains
+STEP, SEED_STATE = f"{OWN}step", f"{OWN}seed"
+_STATISTICS = {"BatchNormalization": (3, 4), "BatchNormalizationTraining": (3, 4)}  # operands that no step trains
+Held = tuple[Value, Value]  # what holds a state, and what takes its place
 _SHOWN = 12  # names in a message
 
 
 def make_training_graph(graph: Graph, training: Training) -> None:
     """Make the graph of a model, which has its weights by name, that of a training step.
 
-    Its inputs are the model's, what the loss compares with, and the learning rate if that is an input; its output is
-    the loss. The weights that are trained become states, as do the number of steps and what the optimizer keeps of each
-    weight.
+    Its inputs are the model's, what the loss compares with, and the learning rate and the seed if these are inputs; its
+    output is the loss. The weights that are trained become states, as do the statistics that batches move, the number
+    of steps, the seed of what they draw, and what the optimizer keeps of each weight.
 
     Raises:
         ConfigError: a weight or an output is not there, or cannot be trained or made a loss of.
-        UnsupportedError: operators between the weights and the loss have no gradient; all are named.
+        UnsupportedError: operators between the weights and the loss have no gradient, or cannot be in training; all are
+            named.
     """
     if found := [n.describe() for n in graph.nodes if [*bodies(n)]]:
         raise UnsupportedError(
@@ -40,13 +46,30 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     builder = Builder(graph)
     loss, target = add_loss(builder, training.loss)
     chosen = choose_weights(graph, training.weights, loss)
-    held, loss = _as_inputs(graph, chosen, loss)
-    rate = _rate(graph, training)
-    states, old, new = _updates(builder, training, held, loss, rate)
-    first = [chosen.get(s.name) for s in states]
-    graph.declare_inputs([*graph.inputs, *filter(None, (target, rate)), *old])
-    graph.declare_outputs([loss, *new], ["loss", *(s.name for s in states)])
-    graph.declare_states(State(s.name, f, s.trained) for s, f in zip(states, first, strict=True))
+    mode = Mode(graph, training)
+    held, loss = _as_inputs(graph, chosen, loss, mode)
+    rate = _given(graph, training, RATE, F32) if training.optimizer.learning_rate == INPUT else None
+    seed = _given(graph, training, SEED, I64) if mode.draws and training.seed is None else None
+    step = graph.new_value(TensorType(I64, ()), STEP)
+    count = Tensor(builder, step) + 1
+    pairs: dict[str, Held] = {STEP: (step, count.value)}
+    if mode.draws:
+        pairs |= _salted(graph, [seed or graph.new_value(TensorType(I64, ()), SEED_STATE), step])
+    weights, kept = _updates(builder, training, held, loss, rate, count)
+    pairs |= weights | mode.running | kept
+    first = {name: graph.weights[name] for name in pairs if name in graph.weights}
+    if training.seed:
+        first[SEED_STATE] = builder.constant(np.array(training.seed))
+    graph.declare_inputs([*graph.inputs, *filter(None, (target, rate, seed)), *(old for old, _ in pairs.values())])
+    graph.declare_outputs([loss, *(new for _, new in pairs.values())], ["loss", *pairs])
+    graph.declare_states(State(name, first.get(name), name in weights) for name in pairs)
+
+
+def _salted(graph: Graph, by: Sequence[Value]) -> dict[str, Held]:
+    """Let what is drawn depend on these numbers, of which the first is the seed; the seed as a state, if it is one."""
+    for number in by:
+        salt(graph.nodes, number)
+    return {SEED_STATE: (by[0], by[0])} if by[0].name == SEED_STATE else {}
 
 
 def choose_weights(graph: Graph, choices: Sequence[Choice], loss: Value) -> dict[str, Value]:
@@ -98,42 +121,48 @@ def choose_weights(graph: Graph, choices: Sequence[Choice], loss: Value) -> dict
     return {name: v for name, v in graph.weights.items() if name in chosen}
 
 
-def _behind(loss: Value) -> set[Value]:
-    """The values of floats that a loss depends on through floats."""
+def _behind(loss: Value, floats: bool = True) -> set[Value]:
+    """The values that a loss depends on; or only those of floats that it depends on through floats."""
     found, pending = set[Value](), [loss]
     while pending:
         v = pending.pop()
-        if v not in found and v.dtype.is_float:
+        if v not in found and (v.dtype.is_float or not floats):
             found.add(v)
             pending += v.producer.operands if v.producer is not None else ()
     return found
 
 
-def _as_inputs(graph: Graph, chosen: Mapping[str, Value], loss: Value) -> tuple[dict[str, Value], Value]:
-    """New values without contents in place of weights, by name, and the loss that they lead to."""
+def _as_inputs(graph: Graph, chosen: Mapping[str, Value], loss: Value, mode: Mode) -> tuple[dict[str, Value], Value]:
+    """New values without contents in place of weights, by name, and the loss that they lead to in training."""
+    reached = {v.producer for v in _behind(loss, floats=False)}
     rewriter = Rewriter(graph, "training")
     held = {name: graph.new_value(v.type, name) for name, v in chosen.items()}
     for name, v in chosen.items():
         rewriter.replace(v, held[name])
     for node in rewriter:
-        rewriter.keep(node)
+        found = mode.replaced(rewriter.builder(node.name), node) if node in reached else None
+        if found is None:
+            rewriter.keep(node)
+            continue
+        for old, new in zip(node.outputs, found, strict=False):
+            rewriter.replace(old, new)
+    mode.settle()
     rewriter.finish()
     return held, rewriter.newest.get(loss, loss)
 
 
-def _rate(graph: Graph, training: Training) -> Value | None:
-    """The input that is the learning rate, if one is."""
-    if training.optimizer.learning_rate != INPUT:
-        return None
-    if RATE in {v.name for v in graph.inputs} or training.loss.target == RATE:
-        raise ConfigError(f"{training.file}: the model has an input {RATE!r} already", "state the rate as a number")
-    return graph.new_value(TensorType(F32, ()), RATE)
+def _given(graph: Graph, training: Training, name: str, dtype: DType) -> Value:
+    """An input of a step that is one number."""
+    if name in {v.name for v in graph.inputs} or training.loss.target == name:
+        what = "rate" if name == RATE else name
+        raise ConfigError(f"{training.file}: the model has an input {name!r} already", f"state the {what} as a number")
+    return graph.new_value(TensorType(dtype, ()), name)
 
 
 def _updates(
-    builder: Builder, training: Training, held: Mapping[str, Value], loss: Value, rate: Value | None
-) -> tuple[list[State], list[Value], list[Value]]:
-    """The states without what they hold at first, the values that hold them, and those that take their places."""
+    builder: Builder, training: Training, held: Mapping[str, Value], loss: Value, rate: Value | None, count: Tensor
+) -> tuple[dict[str, Held], dict[str, Held]]:
+    """The weights, and what the optimizer keeps of them."""
     optimizer, graph = training.optimizer, builder.graph
     try:
         found = [Tensor(builder, g) for g in gradients(builder, loss, [*held.values()])]
@@ -143,9 +172,7 @@ def _updates(
         ) from e
     if training.clip_norm is not None:
         found = clipped(found, training.clip_norm)
-    step = graph.new_value(TensorType(I64, ()), STEP)
-    count = Tensor(builder, step) + 1
-    weights, kept = dict[str, tuple[Value, Value]](), dict[str, tuple[Value, Value]]()
+    weights, kept = dict[str, Held](), dict[str, Held]()
     for (name, v), gradient in zip(held.items(), found, strict=True):
         weight = Tensor(builder, v)
         given = weight.constant(float(optimizer.learning_rate)) if rate is None else Tensor(builder, rate).cast(v.dtype)
@@ -155,6 +182,4 @@ def _updates(
         new, *renewed = optimizer.update(at, weight, gradient, *(Tensor(builder, s) for s in kept_now))
         weights[name] = v, new.value
         kept |= {n: (s, t.value) for n, s, t in zip(names, kept_now, renewed, strict=True)}
-    pairs = {STEP: (step, count.value), **weights, **kept}
-    states = [State(name, trained=name in weights) for name in pairs]
-    return states, [old for old, _ in pairs.values()], [new for _, new in pairs.values()]
+    return weights, kept

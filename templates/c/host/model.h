@@ -280,8 +280,9 @@ TORSHC_API int torshc_run(torshc_model *model, const torshc_tensor *inputs, int3
 TORSHC_API int torshc_train(torshc_model *model, const torshc_tensor *inputs, int32_t input_count,
                             const torshc_tensor *outputs, int32_t output_count, void *workspace, size_t bytes);
 
-/* The states: the number of steps ("torshc.step"), the trained weights by the model's names, and what the optimiser keeps
- * of each ("torshc.momentum/NAME"). Name and type of one, and a copy of what it holds, compact row-major. */
+/* The states: the number of steps ("torshc.step"), the seed of what they draw ("torshc.seed"), the trained weights and the
+ * statistics that batches move by the model's names, and what the optimiser keeps of each weight ("torshc.momentum/NAME").
+ * Name and type of one, and a copy of what it holds, compact row-major. */
 TORSHC_API int32_t torshc_state_count(void);
 TORSHC_API const char *torshc_state_name(int32_t index);
 TORSHC_API int torshc_state_info(int32_t index, torshc_dtype *dtype, int32_t *ndim, const int64_t **dims);

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...base.errors import ModelError
-from ...expr import F32, as_int, const, from_onnx, product
+from ...expr import F32, F64, Expr, as_int, const, from_onnx, product
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import constraints_of
 from ..core.base import (
@@ -25,10 +25,12 @@ from ..core.base import (
 )
 from ..core.composite import Formula
 from ..core.functions import equal, exp, log, reciprocal, reduce_l1, reduce_l2, sqrt, where
-from ..core.gradient import Backward, gradient_of
-from ..core.scalar import Scalar
+from ..core.gradient import Backward, as_shape, gradient_of
+from ..core.pointwise import compute
+from ..core.scalar import Scalar, element
 from ..core.source import SourceNode, Unsupported
 from ..core.tensor import Axes, Tensor, apply_op
+from ..math.expression import Expression, argument
 from ..tensor.index import ArgSearch
 from .conv import inside
 
@@ -194,9 +196,14 @@ def _check_channels(x: Value, inputs: Inputs, constraints: Constraints, name: st
 @operator()
 @dataclass(frozen=True)
 class BatchNormalization(Formula):
-    """Inference: (x - mean) / sqrt(variance + epsilon) * scale + bias, each of the four a vector over channels."""
+    """Inference: (x - mean) / sqrt(variance + epsilon) * scale + bias, each of the four a vector over channels.
+
+    Attributes:
+        momentum: what a step of training keeps of the running mean and variance.
+    """
 
     epsilon: float = 1e-5
+    momentum: float = 0.9
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x = need(inputs[0], "input 0 of BatchNormalization")
@@ -211,14 +218,19 @@ class BatchNormalization(Formula):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        momentum = float(source.attribute("momentum", 0.9))
-        if not source.attribute("spatial", 1):
-            return [_each_activation(source, cls(**source.fields(cls))).value]
-        if source.attribute("training_mode", 0):
-            return [t.value for t in _trained(source, cls(**source.fields(cls)), momentum)]
+        spatial, training = source.attribute("spatial", 1), source.attribute("training_mode", 0)
+        op = cls(**source.fields(cls))
+        if not spatial:
+            return [_each_activation(source, op).value]
+        operands = [source.required(k) for k in range(5)]
+        if training:
+            if source.opset < 14 or source.outputs > 3:
+                raise Unsupported("BatchNormalization in training mode before opset 14")
+            found = source.emit(BatchNormalizationTraining(op.epsilon, op.momentum), operands)
+            return found[: max(source.outputs, 1)]
         if source.outputs > 1:
             raise Unsupported("BatchNormalization in training mode")
-        return source.emit(cls(**source.fields(cls)), [source.required(k) for k in range(5)])
+        return source.emit(op, operands)
 
 
 def _each_activation(source: SourceNode, op: BatchNormalization) -> Tensor:
@@ -236,21 +248,87 @@ def _each_activation(source: SourceNode, op: BatchNormalization) -> Tensor:
     return (x - mean) * factor + bias
 
 
-def _trained(source: SourceNode, op: BatchNormalization, momentum: float) -> list[Tensor]:
-    """Training mode: the batch's own statistics, and the running ones, which they move by 1 - momentum.
+@operator("BatchNormalizationTraining", "torshc")
+@dataclass(frozen=True)
+class BatchNormalizationTraining(Formula):
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, by the mean and variance of each channel of this batch.
 
-    The variance is that of the population, divided by the number of elements.
+    Operands: x, scale, bias, running mean and variance. Further results: the running mean and variance moved by
+    1 - momentum to those of the batch; and these, whose variance is divided by the number of elements.
+
+    Attributes:
+        unbiased: the variance that the running one moves to is divided by one less, as PyTorch's is; ONNX's is not.
     """
-    x, scale, bias, *running = (Tensor(source.builder, source.required(k)) for k in range(5))
-    if source.opset < 14 or source.outputs > 3:
-        raise Unsupported("BatchNormalization in training mode before opset 14")
-    axes = [k for k in range(x.rank) if k != 1]
-    wide = _stash(x)
-    centred = wide - wide.mean(axes)
-    mean, variance = wide.mean(axes, keep=False), (centred * centred).mean(axes, keep=False)
-    current = [v.cast(r.dtype) for v, r in zip((mean, variance), running, strict=True)]
-    moved = [old * momentum + new * (1.0 - momentum) for old, new in zip(running, current, strict=True)]
-    return [apply_op(op, x, scale, bias, *current), *moved][: max(source.outputs, 1)]
+
+    epsilon: float = 1e-5
+    momentum: float = 0.9
+    unbiased: bool = False
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], "input 0 of BatchNormalization")
+        _check_channels(x, inputs, constraints, "BatchNormalization")
+        stash = F32 if x.dtype.compute == "f32" else x.dtype
+        running = [need(v, "a running statistic").type for v in inputs[3:5]]
+        return [x.type, *running, *[TensorType(stash, x.shape[1:2])] * 2]
+
+    def formula(self, x: Tensor, scale: Tensor, bias: Tensor, *running: Tensor) -> list[Tensor]:
+        wide, axes = _stash(x), _all_but_channels(x)
+        mean = wide.mean(axes)
+        centred = wide - mean
+        variance = (centred * centred).mean(axes)
+        factor = _channels(scale, x.rank).cast(wide.dtype) * reciprocal(sqrt(variance + self.epsilon))
+        y = (centred * factor + _channels(bias, x.rank).cast(wide.dtype)).cast(x.dtype)
+        batch = [as_shape(v, x.shape[1:2]) for v in (mean, variance)]
+        towards = [batch[0], _scaled(batch[1], self.correction(x))]
+        pairs = zip(running, towards, strict=True)
+        return [y, *(r * self.momentum + v.cast(r.dtype) * (1.0 - self.momentum) for r, v in pairs), *batch]
+
+    def correction(self, x: Tensor) -> Scalar:
+        """What the batch's variance is multiplied by before the running one moves to it."""
+        count = _elements_of_a_channel(x)
+        return element(count, F64) / element(count - 1, F64) if self.unbiased else element(1.0, F64)
+
+
+@gradient_of(BatchNormalizationTraining)
+def _batch_gradient(op: BatchNormalizationTraining, at: Backward) -> list[Tensor | None]:
+    """The gradient of x is y's less its mean and its part along the normalised x, as x moves the two statistics."""
+    x, scale, bias = (at.operand(k) for k in range(3))
+    wide, axes = _stash(x), _all_but_channels(x)
+    share = 1.0 / element(_elements_of_a_channel(x), F64)
+    mean, variance = (_channels(v, x.rank) for v in at.outputs[3:5])
+    inverse = reciprocal(sqrt(variance + op.epsilon))
+    centred, g = wide - mean, at.gradient.cast(wide.dtype)
+    normal = centred * inverse
+    down, along = g.sum(axes), (g * normal).sum(axes)
+    slope = (g - (_scaled(down, share) + normal * _scaled(along, share))) * (
+        _channels(scale, x.rank).cast(wide.dtype) * inverse
+    )
+    moved, direct = at.gradients[1:3], list(at.gradients[3:5])
+    for k, by in enumerate((element(1.0, F64), op.correction(x))):  # the running ones move with the batch's
+        if (g_moved := moved[k]) is not None:
+            more = _scaled(g_moved.cast(wide.dtype) * (1.0 - op.momentum), by)
+            direct[k] = more if (before := direct[k]) is None else before + more
+    for g_direct, change in zip(direct, (None, centred * 2.0), strict=True):
+        if g_direct is not None:
+            each = _scaled(_channels(g_direct, x.rank), share)
+            slope = slope + (each if change is None else each * change)
+    kept = [None if g_moved is None else g_moved * op.momentum for g_moved in moved]
+    by_channel = [as_shape(v, scale.shape).cast(to.dtype) for v, to in ((along, scale), (down, bias))]
+    return [slope.cast(x.dtype), *by_channel, *kept]
+
+
+def _all_but_channels(x: Tensor) -> list[int]:
+    return [k for k in range(x.rank) if k != 1]
+
+
+def _elements_of_a_channel(x: Tensor) -> Expr:
+    return product(x.shape[k] for k in _all_but_channels(x))
+
+
+def _scaled(x: Tensor, by: Scalar) -> Tensor:
+    """x times a size, or a ratio of sizes."""
+    dtype = compute(x.dtype)
+    return apply_op(Expression((Scalar(argument(0, dtype)) * by.cast(dtype)).expr, x.dtype), x)
 
 
 @operator()

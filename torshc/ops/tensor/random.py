@@ -24,10 +24,10 @@ import numpy as np
 
 from ...base.errors import ModelError
 from ...expr import BOOL, F32, F64, I32, I64, U32, U64, DType, Expr, as_int, const, from_onnx
-from ...graph import Node, Shape, TensorType, Value, rewire
+from ...graph import Builder, Node, Shape, TensorType, Value, rewire
 from ..control.flow import bodies
 from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator
-from ..core.composite import composite
+from ..core.composite import Formula, composite
 from ..core.functions import cum_sum, exp, reciprocal, where
 from ..core.gradient import Backward, gradient_of
 from ..core.pointwise import Pointwise, compute
@@ -131,7 +131,7 @@ def salt(nodes: Iterable[Node], number: Value) -> bool:
     found = False
     for node in nodes:
         inside = sum(salt(body.nodes, number) for body in bodies(node))
-        if inside or isinstance(node.op, Draw):
+        if inside or isinstance(node.op, Draw | DropoutTraining):
             rewire(node, (*node.inputs, number))
             found = True
     return found
@@ -154,15 +154,18 @@ def draw(
     source: SourceNode, shape: Shape, dtype: DType, normal: bool = False, low: float = 0.0, high: float = 1.0
 ) -> Tensor:
     """Random numbers for a node, of its seed or of one made for it."""
-    seed = source.attribute("seed")
-    if seed is not None:
-        key = (int.from_bytes(struct.pack("<f", float(seed)), "little"), 0)
-    else:
-        graph = source.builder.graph
-        number = sum(isinstance(n.op, Draw) for n in graph.nodes)
-        digest = hashlib.blake2b(f"{number} {source.builder.name}".encode(), digest_size=8).digest()
-        key = struct.unpack("<2I", digest)
+    key = stream(source.builder, source.attribute("seed"))
     return Tensor(source.builder, source.builder.one(Draw(shape, dtype, key, normal, low, high)))
+
+
+def stream(builder: Builder, seed: float | None = None) -> Key:
+    """The key of a node's random numbers, of its seed or of its name and place."""
+    if seed is not None:
+        return int.from_bytes(struct.pack("<f", float(seed)), "little"), 0
+    number = sum(isinstance(n.op, Draw | DropoutTraining) for n in builder.graph.nodes)
+    digest = hashlib.blake2b(f"{number} {builder.name}".encode(), digest_size=8).digest()
+    low, high = struct.unpack("<2I", digest)
+    return low, high
 
 
 def _float_type(source: SourceNode, code: int) -> DType:
@@ -262,11 +265,16 @@ def multinomial(
 @operator()
 @dataclass(frozen=True)
 class Dropout(Pointwise):
-    """The data unchanged and a mask of ones, as in inference and with a ratio of 0; training is composed at import.
+    """The data unchanged and a mask of ones, as in inference and with a ratio of 0.
 
     In training, an element is kept with the probability 1 - ratio and divided by that, else 0; the mask says which were
     kept. The ratio and whether it is training may be known at run time only.
+
+    Attributes:
+        ratio: what a step of training would drop.
     """
+
+    ratio: float = 0.5
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x = need(inputs[0], "input 0 of Dropout")
@@ -293,7 +301,10 @@ class Dropout(Pointwise):
             raise ModelError(f"Dropout with a ratio of {share}")
         trains = always or (training is not None and (training.const is None or bool(training.const.any())))
         if not trains or (ratio is None and share == 0):
-            y, mask = apply_all(cls(), x)
+            y, mask = apply_all(cls(share), x)
+        elif ratio is None and (always or (training is not None and training.const is not None)):
+            key = stream(x.builder, source.attribute("seed"))
+            y, mask = apply_all(DropoutTraining(share, key), x)
         else:
             chance = x.constant(np.asarray(share, np.float32))
             if ratio is not None:
@@ -312,6 +323,36 @@ def _dropout_gradient(op: Dropout, at: Backward) -> Tensor:
     return at.gradient
 
 
+@operator("DropoutTraining", "torshc")
+@dataclass(frozen=True)
+class DropoutTraining(Formula):
+    """Dropout in training, and its mask. Further operands: as of :class:`Draw`.
+
+    Attributes:
+        ratio: the probability that an element becomes 0.
+        key: the stream that decides.
+    """
+
+    ratio: float = 0.5
+    key: Key = (0, 0)
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], "input 0 of Dropout")
+        return [x.type, TensorType(BOOL, x.shape)]
+
+    def formula(self, x: Tensor, *rounds: Tensor) -> list[Tensor]:
+        chance = x.constant(np.asarray(self.ratio, np.float32))
+        drawn = x.builder.add(Draw(x.shape, F32, self.key), [r.value for r in rounds])
+        mask = Tensor(x.builder, drawn[0]) >= chance
+        return [_kept(x, mask, chance), mask]
+
+
+@gradient_of(DropoutTraining)
+def _dropout_training_gradient(op: DropoutTraining, at: Backward) -> list[Tensor | None]:
+    chance = at.gradient.constant(np.asarray(op.ratio, np.float32))
+    return [_kept(at.gradient, at.outputs[1], chance), *[None] * (len(at.inputs) - 1)]
+
+
 def _number(x: Tensor) -> Tensor:
     """A tensor of one element as one of rank 0."""
     return x.reshape() if x.rank else x
@@ -320,5 +361,9 @@ def _number(x: Tensor) -> Tensor:
 def _dropped(source: SourceNode, x: Tensor, chance: Tensor) -> tuple[Tensor, Tensor]:
     """Data and mask in training, with a ratio of rank 0."""
     mask = draw(source, x.shape, F32) >= chance
-    scale = reciprocal(1 - chance).cast(x.dtype)
-    return where(mask, x * scale, 0.0), mask
+    return _kept(x, mask, chance), mask
+
+
+def _kept(x: Tensor, mask: Tensor, chance: Tensor) -> Tensor:
+    """What is left of x, made larger by as much as others are lost."""
+    return where(mask, x * reciprocal(1 - chance).cast(x.dtype), 0.0)
