@@ -318,3 +318,28 @@ def test_statistics_and_masks_are_those_of_f64_and_go_on_from_a_file(tmp_path: P
             resumed.step({**batch, "x": batch["x"].astype(np.float32)})
         again = resumed.state_dict()
     assert all(states[n].tobytes() == again[n].tobytes() for n in states)
+
+
+def test_a_loss_that_is_no_number_is_refused_on_request(tmp_path: Path) -> None:
+    """In the midst of a batch's parts too; without the request it is not."""
+    needed()
+    text = ADAM + "accumulate: 2\n"
+    for refuse in (True, False):
+        step = write_step(tmp_path, text + f"refuse_nan: {str(refuse).lower()}\n")
+        torshc.compile(convolutional(), tmp_path / f"{refuse}.tsc", train=step)
+        trained, (batch, other) = torshc.load(tmp_path / f"{refuse}.tsc"), batches(2)
+        trained.step(batch)
+        before = trained.state_dict()
+        for wrong in (np.nan, np.inf):
+            bad = {**other, "x": np.where(other["x"] == other["x"].max(), np.float32(wrong), other["x"])}
+            if not refuse:
+                assert not np.isfinite(trained.step(bad)["loss"])
+                continue
+            with pytest.raises(RunError, match="the loss is no finite number"):
+                trained.step(bad)
+            after = trained.state_dict()
+            assert all(before[n].tobytes() == after[n].tobytes() for n in before)
+        if refuse:
+            trained.step(other)
+            assert trained.state_dict()["torshc.step"] == 1
+            assert trained.state_dict()["conv.weight"].tobytes() != before["conv.weight"].tobytes()

@@ -28,6 +28,8 @@ clip_norm: 2
 batch_norm: running
 dropout: false
 seed: 7
+accumulate: 4
+refuse_nan: true
 """
 
 
@@ -38,6 +40,7 @@ def test_a_file_says_all_of_it(tmp_path: Path) -> None:
     assert found.optimizer == Momentum(learning_rate=1e-3, momentum=0.8, nesterov=True)
     assert (found.weight_decay, found.clip_norm) == (0.01, 2.0)
     assert (found.batch_norm, found.dropout, found.seed) == ("running", False, 7)
+    assert (found.accumulate, found.refuse_nan) == (4, True)
 
 
 def test_a_file_says_as_little_as_it_can(tmp_path: Path) -> None:
@@ -46,6 +49,7 @@ def test_a_file_says_as_little_as_it_can(tmp_path: Path) -> None:
     assert (found.loss.kind, found.loss.of, found.optimizer) == ("output", "y", Sgd(learning_rate="input"))
     assert (found.weight_decay, found.clip_norm) == (0.0, None)
     assert (found.batch_norm, found.dropout, found.seed) == ("batch", True, 0)
+    assert (found.accumulate, found.refuse_nan) == (1, False)
     short = "weights: w\nloss: l1\noptimizer: {adam: {learning_rate: 0.1}}\n"
     assert read_training(write_step(tmp_path, short)).optimizer == Adam(learning_rate=0.1)
 
@@ -68,6 +72,8 @@ WRONG = {
     "clip_norm: 0": (4, "expected a number from 1e-30 to 1e+30, found 0"),
     "batch_norm: runing": (4, "unknown statistics 'runing'; did you mean 'running'?"),
     "dropout: 1": (4, "expected true or false, found 1"),
+    "accumulate: 0": (4, "expected a whole number from 1 to 1000000, found 0"),
+    "refuse_nan: 1": (4, "expected true or false, found 1"),
     "seed: -1": (4, "expected a whole number from 0 to 2147483647, found -1"),
 }
 LINES = {"weights": "weights: w", "loss": "loss: mse", "optimizer": "optimizer: {sgd: {learning_rate: 1}}"}

@@ -150,3 +150,23 @@ def test_patterns_take_no_single_numbers(tmp_path: Path) -> None:
     assert trained(Steps(source, step_of(tmp_path, "[w, scale]"))) == ["w", "scale"]
     with pytest.raises(ConfigError, match="'scale' cannot be trained: it is a single number, which no pattern takes"):
         Steps(source, step_of(tmp_path, "sc*"))
+
+
+@pytest.mark.parametrize("more", ["", "clip_norm: 0.5\nweight_decay: 0.1\n"])
+def test_parts_of_a_batch_make_the_update_of_the_whole(more: str, tmp_path: Path) -> None:
+    """As means of parts of one size are the mean of all; in f64, so that only roundings differ."""
+    text = "weights: '*'\nloss: cross_entropy\noptimizer: {adam: {learning_rate: 0.1}}\n" + more
+    whole = Steps(convolutional(np.float64), write_step(tmp_path, text), {"x": (6, 1, 6, 6)})
+    parts = Steps(convolutional(np.float64), write_step(tmp_path, text + "accumulate: 3\n"), {"x": (2, 1, 6, 6)})
+    rng, shown = np.random.default_rng(5), [n for n in whole.states if n != "torshc.step"]
+    for turn in range(2):
+        x, target = rng.standard_normal((6, 1, 6, 6)), rng.integers(0, 3, 6)
+        before, losses = dict(parts.states), []
+        for k in range(3):
+            assert int(parts.states["torshc.step"]) == turn and int(parts.states["torshc.micro_step"]) == k
+            assert all(np.array_equal(parts.states[n], before[n]) for n in shown)
+            losses.append(parts(x=x[2 * k : 2 * k + 2], target=target[2 * k : 2 * k + 2]))
+        assert np.mean(losses) == pytest.approx(whole(x=x, target=target), rel=1e-12)
+        for name in shown:
+            np.testing.assert_allclose(parts.states[name], whole.states[name], rtol=1e-7, atol=1e-10, err_msg=name)
+    assert not any(s.any() for n, s in parts.states.items() if n.startswith("torshc.gradient/"))

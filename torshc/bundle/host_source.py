@@ -15,6 +15,7 @@ from typing import TypeVar
 from ..base.manifest import Manifest, TensorSpec
 from ..expr import SYMBOLS, Expr, as_expr, as_int, condition_text, const, dims_of
 from ..graph import Value
+from ..ops.core.bounds import refusal
 from ..ops.core.custom_kernel import word_text
 from ..ops.core.host import HostOp
 from ..plan.script import Branch, Call, Check, Operate, Repeat, flat
@@ -193,6 +194,10 @@ class ProgramView:
     def equation(self, c: Condition) -> str:
         """A condition for a message, in terms of the inputs."""
         return equation(c, self.spelled)
+
+    def refusal(self, what: str) -> str:
+        """Why a run ends whose demand, of this word, is not met."""
+        return refusal(what)
 
     @property
     def distinct(self) -> list[Size]:

@@ -20,12 +20,24 @@ from ..base.errors import did_you_mean
 from ..passes.config import Item, Problems, read_yaml
 from .optimizers import INPUT, OPTIMIZERS, Optimizer
 
-KEYS = ("weights", "loss", "optimizer", "weight_decay", "clip_norm", "batch_norm", "dropout", "seed")
+KEYS = (
+    "weights",
+    "loss",
+    "optimizer",
+    "weight_decay",
+    "clip_norm",
+    "batch_norm",
+    "dropout",
+    "seed",
+    "accumulate",
+    "refuse_nan",
+)
 REQUIRED = ("weights", "loss", "optimizer")
 LOSSES = ("cross_entropy", "mse", "l1", "bce")
 LOSS_KEYS = ("of", "target")
 BATCH, RUNNING = "batch", "running"
 SEED_MOST = 2**31 - 1
+PARTS_MOST = 1_000_000
 OUTPUT = "output"  # a loss that is an output of the model
 RATE, SEED = "learning_rate", "seed"
 MOST = 1e30
@@ -69,6 +81,8 @@ class Training:
             the running ones, which stay.
         dropout: whether Dropout drops anything.
         seed: of what steps draw; None for an input.
+        accumulate: how many steps, each of a part of a batch, make one update, by the mean of their gradients.
+        refuse_nan: whether a step whose loss is no finite number is refused.
         file: where it was read.
     """
 
@@ -80,6 +94,8 @@ class Training:
     batch_norm: str = BATCH
     dropout: bool = True
     seed: int | None = 0
+    accumulate: int = 1
+    refuse_nan: bool = False
     file: str = ""
 
 
@@ -184,4 +200,6 @@ _READERS: Mapping[str, Any] = {
     "batch_norm": _batch_norm,
     "dropout": lambda item: item.flag(),
     "seed": lambda item: None if item.value == INPUT else item.integer(0, SEED_MOST),
+    "accumulate": lambda item: item.integer(1, PARTS_MOST),
+    "refuse_nan": lambda item: item.flag(),
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -13,6 +15,8 @@ from ..expr import F32, F64, I64, DType, as_int
 from ..gradient import gradients
 from ..graph import Builder, Graph, Rewriter, State, TensorType, Value
 from ..ops.control.flow import bodies
+from ..ops.core.bounds import LOSS
+from ..ops.core.functions import abs, where
 from ..ops.core.tensor import Tensor
 from ..ops.tensor.random import salt
 from ..passes.config import Problems
@@ -21,7 +25,7 @@ from .losses import add_loss
 from .mode import Mode
 from .optimizers import INPUT, At, clipped
 
-STEP, SEED_STATE = f"{OWN}step", f"{OWN}seed"
+STEP, PART, SEED_STATE, SUM = (f"{OWN}{name}" for name in ("step", "micro_step", "seed", "gradient"))
 _STATISTICS = {"BatchNormalization": (3, 4), "BatchNormalizationTraining": (3, 4)}  # operands that no step trains
 Held = tuple[Value, Value]  # what holds a state, and what takes its place
 _SHOWN = 12  # names in a message
@@ -32,7 +36,7 @@ def make_training_graph(graph: Graph, training: Training) -> None:
 
     Its inputs are the model's, what the loss compares with, and the learning rate and the seed if these are inputs; its
     output is the loss. The weights that are trained become states, as do the statistics that batches move, the number
-    of steps, the seed of what they draw, and what the optimizer keeps of each weight.
+    of updates, the seed of what steps draw, and what the optimizer keeps of each weight.
 
     Raises:
         ConfigError: a weight or an output is not there, or cannot be trained or made a loss of.
@@ -50,12 +54,16 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     held, loss = _as_inputs(graph, chosen, loss, mode)
     rate = _given(graph, training, RATE, F32) if training.optimizer.learning_rate == INPUT else None
     seed = _given(graph, training, SEED, I64) if mode.draws and training.seed is None else None
-    step = graph.new_value(TensorType(I64, ()), STEP)
-    count = Tensor(builder, step) + 1
-    pairs: dict[str, Held] = {STEP: (step, count.value)}
+    if training.refuse_nan:
+        graph.demand(_not_finite(Tensor(builder, loss)).value, LOSS)
+    at = _counted(builder, training)
+    pairs = dict(at.pairs)
     if mode.draws:
-        pairs |= _salted(graph, [seed or graph.new_value(TensorType(I64, ()), SEED_STATE), step])
-    weights, kept = _updates(builder, training, held, loss, rate, count)
+        by = seed or graph.new_value(TensorType(I64, ()), SEED_STATE)
+        for number in (by, *(old for old, _ in at.pairs.values())):
+            salt(graph.nodes, number)
+        pairs |= {SEED_STATE: (by, by)} if seed is None else {}
+    weights, kept = _updates(builder, training, held, loss, rate, at)
     pairs |= weights | mode.running | kept
     first = {name: graph.weights[name] for name in pairs if name in graph.weights}
     if training.seed:
@@ -65,11 +73,38 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     graph.declare_states(State(name, first.get(name), name in weights) for name in pairs)
 
 
-def _salted(graph: Graph, by: Sequence[Value]) -> dict[str, Held]:
-    """Let what is drawn depend on these numbers, of which the first is the seed; the seed as a state, if it is one."""
-    for number in by:
-        salt(graph.nodes, number)
-    return {SEED_STATE: (by[0], by[0])} if by[0].name == SEED_STATE else {}
+@dataclass(frozen=True)
+class _Count:
+    """Where training is.
+
+    Attributes:
+        update: the number of the update that this step makes, or makes a part of, from 1 on.
+        last: whether this step makes the update; None where each does.
+        pairs: the states that count.
+    """
+
+    update: Tensor
+    last: Tensor | None
+    pairs: dict[str, Held]
+
+    def settle(self, new: Tensor, old: Value) -> Tensor:
+        """What a state becomes: new where this step makes the update."""
+        return new if self.last is None else where(self.last, new, Tensor(new.builder, old))
+
+
+def _counted(builder: Builder, training: Training) -> _Count:
+    step, part = (builder.graph.new_value(TensorType(I64, ()), name) for name in (STEP, PART))
+    update = Tensor(builder, step) + 1
+    if training.accumulate == 1:
+        return _Count(update, None, {STEP: (step, update.value)})
+    parts = Tensor(builder, part) + 1
+    last = parts >= training.accumulate
+    ended, begun = where(last, update, Tensor(builder, step)), where(last, 0, parts)
+    return _Count(update, last, {STEP: (step, ended.value), PART: (part, begun.value)})
+
+
+def _not_finite(loss: Tensor) -> Tensor:
+    return ~(abs(loss) < math.inf)
 
 
 def choose_weights(graph: Graph, choices: Sequence[Choice], loss: Value) -> dict[str, Value]:
@@ -160,9 +195,9 @@ def _given(graph: Graph, training: Training, name: str, dtype: DType) -> Value:
 
 
 def _updates(
-    builder: Builder, training: Training, held: Mapping[str, Value], loss: Value, rate: Value | None, count: Tensor
+    builder: Builder, training: Training, held: Mapping[str, Value], loss: Value, rate: Value | None, count: _Count
 ) -> tuple[dict[str, Held], dict[str, Held]]:
-    """The weights, and what the optimizer keeps of them."""
+    """The weights, and what is kept of them: by the optimizer, and the sums of gradients between two updates."""
     optimizer, graph = training.optimizer, builder.graph
     try:
         found = [Tensor(builder, g) for g in gradients(builder, loss, [*held.values()])]
@@ -170,16 +205,20 @@ def _updates(
         raise UnsupportedError(
             e.problems, "train only weights behind them, or compute the loss from a value before"
         ) from e
+    weights, kept, sums = dict[str, Held](), dict[str, Held](), dict[str, Held]()
+    if count.last is not None:
+        before = [graph.new_value(g.type, f"{SUM}/{name}") for name, g in zip(held, found, strict=True)]
+        found = [Tensor(builder, s) + g * (1 / training.accumulate) for s, g in zip(before, found, strict=True)]
+        sums = {s.name: (s, where(count.last, 0.0, g).value) for s, g in zip(before, found, strict=True)}
     if training.clip_norm is not None:
         found = clipped(found, training.clip_norm)
-    weights, kept = dict[str, Held](), dict[str, Held]()
     for (name, v), gradient in zip(held.items(), found, strict=True):
         weight = Tensor(builder, v)
         given = weight.constant(float(optimizer.learning_rate)) if rate is None else Tensor(builder, rate).cast(v.dtype)
         names = [f"{OWN}{state}/{name}" for state in optimizer.states]
         kept_now = [graph.new_value(v.type, n) for n in names]
-        at = At(given, count.cast(F64), training.weight_decay)
+        at = At(given, count.update.cast(F64), training.weight_decay)
         new, *renewed = optimizer.update(at, weight, gradient, *(Tensor(builder, s) for s in kept_now))
-        weights[name] = v, new.value
-        kept |= {n: (s, t.value) for n, s, t in zip(names, kept_now, renewed, strict=True)}
-    return weights, kept
+        weights[name] = v, count.settle(new, v).value
+        kept |= {n: (s, count.settle(t, s).value) for n, s, t in zip(names, kept_now, renewed, strict=True)}
+    return weights, kept | sums

@@ -20,12 +20,18 @@ from .base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator
 from .scalar import Scalar, element
 from .source import SourceNode
 
+LOSS = "loss"  # what a demand is about that no loss is NaN or infinite; others are about an operator's indices
 _COUNT = (("start", 0), ("step", 1))
 # Operators that give elements of operand 0, unchanged, or several operands' (None), and nothing else.
 MOVERS = {
     "Concat": None, "Expand": 1, "Flatten": 1, "Gather": 1, "GatherElements": 1, "GatherND": 1, "Identity": 1,
     "Reshape": 1, "Slice": 1, "Split": 1, "Squeeze": 1, "Tile": 1, "Transpose": 1, "Unsqueeze": 1,
 }  # fmt: skip
+
+
+def refusal(what: str) -> str:
+    """Why a run ends whose demand, of this word, is not met."""
+    return "the loss is no finite number" if what == LOSS else "an index or a length is out of range"
 
 
 @operator(domain="torshc")
