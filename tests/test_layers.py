@@ -45,6 +45,7 @@ ABOVE_COMPILER = {part for part, rank in RANK.items() if rank >= RANK["pipeline"
 ROOT = "torshc"
 
 OWNERS = {
+    "distributed": {"bundle"},
     "onnx": {"formats", "workbench", "backend"},
     "google": {"formats", "backend"},
     "onnxruntime": {"workbench"},

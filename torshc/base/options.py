@@ -31,6 +31,7 @@ _WORDS = """
 """
 PREFIX_WORDS = frozenset(_WORDS.split())
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}\Z")
+_SCHEDULER = re.compile(r"(tcp|tls)://[A-Za-z0-9.\-\[\]:_]{1,255}\Z")
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.,=")
 
 
@@ -58,6 +59,7 @@ class CompileOptions:
         tuning_records: file of choices that ``torshc tune`` measured, for kernels of this target and machine.
         passes: pass name to True (on) or False (off), overriding the pipeline.
         jobs: compilers that run at once; 0 means one a processor.
+        scheduler: address of a Dask scheduler, as "tcp://host:8786", whose workers compile; this machine when empty.
         cache: use the kernel cache.
         workdir: folder for intermediate files; a temporary one when None.
         keep_intermediates: leave the sources in the bundle, and all intermediate files where a build failed.
@@ -113,6 +115,7 @@ class CompileOptions:
     tuning_records: Path | None = None
     passes: Mapping[str, bool] = field(default_factory=dict)
     jobs: int = 0
+    scheduler: str = ""
     cache: bool = True
     workdir: Path | None = None
     keep_intermediates: bool = False
@@ -159,6 +162,10 @@ class CompileOptions:
             value = getattr(self, name)
             if not isinstance(value, str) or value.startswith("-") or not _SAFE.issuperset(value):
                 raise ConfigError(f"{name} {value!r} holds characters that are not allowed")
+        if self.scheduler and not _SCHEDULER.match(self.scheduler):
+            raise ConfigError(
+                f"scheduler {self.scheduler[:80]!r} is no address", "write tcp://host:8786, or tls:// with certificates"
+            )
         if self.prefix and (not is_prefix(self.prefix) or self.prefix in PREFIX_WORDS):
             why = "is a library's of the system, or torshc's" if is_prefix(self.prefix) else "cannot begin names in C"
             raise ConfigError(

@@ -15,12 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..base.budget import Budget
-from ..base.errors import InternalError, OutputError, ResourceError, ToolchainError
+from ..base.errors import OutputError, ResourceError, ToolchainError
 from ..base.folders import scratch_folder
 from ..base.resources import find_template
 from ..targets.processes import end_commands
 from ..targets.toolchain import Archiver, Compiler, TooSlow
 from .cache import Cache, content_key
+from .cluster import Workers
+from .sources import write_sources
 
 LIBRARY = "libmodel.so"
 
@@ -89,6 +91,7 @@ def build_objects(
     seconds: int = Budget().compiling,
     holds: Mapping[str, str] | None = None,
     fresh: Collection[str] = (),
+    workers: Workers | None = None,
 ) -> list[Object]:
     """Compiles sources to objects.
 
@@ -98,12 +101,13 @@ def build_objects(
         compiler: what compiles them.
         flags: its flags, for all sources or by source name.
         cache: where objects are kept.
-        jobs: compilers at a time.
+        jobs: compilers at a time on this machine.
         workdir: where sources are written (``src/``) and objects (``obj/``).
         progress: called after each source.
         seconds: how long a compiler may take for a source.
         holds: what a source holds, in the model's words, by file name; for messages.
-        fresh: sources that are compiled each time, as they include what nobody knows.
+        fresh: sources that are compiled each time and here, as they include what nobody knows.
+        workers: of other machines, which compile all others.
 
     Returns:
         One object a distinct text, ordered by source name.
@@ -120,14 +124,15 @@ def build_objects(
     tool = (compiler.kind, *compiler.identity(), platform.machine())
     key = content_key(tool)
     build = _Build(
-        compiler, key, headers, flags, cache, workdir, progress, len(unique), seconds, holds or {}, frozenset(fresh)
-    )
+        compiler, key, headers, flags, cache, workdir, progress, len(unique), seconds, holds or {}, frozenset(fresh),
+        workers, workers.headers(includes) if workers else None,
+    )  # fmt: skip
     try:
-        _write_files(workdir / "src", {**includes, **{name: text for text, name in unique.items()}})
+        write_sources(workdir / "src", {**includes, **{name: text for text, name in unique.items()}})
         (workdir / "obj").mkdir(exist_ok=True)
     except OSError as error:
         raise _cannot_write(workdir, error) from error
-    futures = build.all(unique, jobs)
+    futures = build.all(unique, workers.threads if workers else jobs)
     failed = [e for f in futures if not f.cancelled() and (e := f.exception()) and not isinstance(e, _Stopped)]
     if failed:
         raise failed[0]
@@ -150,7 +155,9 @@ class _Build:
     total: int
     seconds: int
     holds: Mapping[str, str]
-    fresh: frozenset[str] = frozenset()
+    fresh: frozenset[str]
+    workers: Workers | None
+    sent: object  # the headers, as workers know them
     done: int = 0
     stopped: bool = False
     threads: set[int] = field(default_factory=set)
@@ -173,6 +180,8 @@ class _Build:
                 ) from error
             except BaseException:  # an interrupt, of which the threads that wait for compilers do not learn
                 self.stop(futures)
+                if self.workers:
+                    self.workers.stop()
                 while self.threads:
                     end_commands(tuple(self.threads))
                     time.sleep(0.02)
@@ -207,7 +216,11 @@ class _Build:
             if data is not None:
                 (self.workdir / target).write_bytes(data)
             else:
-                self.compiler.compile(f"src/{name}", target, [*flags, "-Isrc"], self.workdir, self.seconds)
+                if self.workers and name not in self.fresh:
+                    compiled = self.workers.compile(name, text, self.sent, flags, self.seconds)
+                    (self.workdir / target).write_bytes(compiled)
+                else:
+                    self.compiler.compile(f"src/{name}", target, [*flags, "-Isrc"], self.workdir, self.seconds)
                 if name not in self.fresh:
                     self.cache.put(key, (self.workdir / target).read_bytes())
         except OSError as error:
@@ -230,14 +243,6 @@ class _Build:
             f"{error.message}{f', for the kernel of {inside}' if inside else ''}",
             f"give it more with --budget compiling=SECONDS,{less} or name another compiler with --cc",
         )
-
-
-def _write_files(folder: Path, texts: Mapping[str, str]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        if Path(name).name != name or name.startswith((".", "-", "@")):
-            raise InternalError(f"{name[:200]!r} is not a plain file name for a source")
-        (folder / name).write_text(text, encoding="utf-8")
 
 
 def _cannot_write(folder: Path, error: OSError) -> OutputError:

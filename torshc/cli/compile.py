@@ -33,6 +33,12 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Prefix of the model's own C functions, and its header's name; by default OUT's name.",
 )
+@click.option(
+    "--scheduler",
+    default="",
+    metavar="tcp://HOST:PORT",
+    help="Compile on the workers of this Dask scheduler, which have the same torshc and compiler.",
+)
 @click.option("--named-weights", is_flag=True, help="Let the library take other weights by the model's names.")
 @click.option("--sbom", is_flag=True, help="Write a bill of materials (CycloneDX) into the bundle.")
 @click.option(

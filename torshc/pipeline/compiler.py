@@ -20,6 +20,7 @@ from ..bundle.browser import browser_files, require_device_only
 from ..bundle.build import Object, build_objects, link_library, make_archive, work_folder
 from ..bundle.build_script import build_script
 from ..bundle.cache import Cache
+from ..bundle.cluster import compile_on
 from ..bundle.custom import CustomFiles, blaming_users, custom_files
 from ..bundle.host import CPU, HostProgram
 from ..bundle.host_source import host_sources, own_header
@@ -434,10 +435,13 @@ def _build(
         if observer:
             observer(f"compile {done}/{total}", 0.0)
 
-    with work_folder(options.workdir, options.keep_intermediates) as folder:
+    with (
+        work_folder(options.workdir, options.keep_intermediates) as folder,
+        compile_on(options, made.compiler) as workers,
+    ):
         build = partial(build_objects, made.sources, made.headers, made.compiler, made.flags.__getitem__, cache)
         seconds, fresh = Budget(**options.budget).compiling, made.custom.flags
-        objects = build(options.workers, folder, tell, seconds=seconds, holds=made.holds, fresh=fresh)
+        objects = build(options.workers, folder, tell, seconds=seconds, holds=made.holds, fresh=fresh, workers=workers)
         if options.emit == "objects":
             bundle.add_objects([folder / o.path for o in objects])
         name = soname(options.prefix)

@@ -77,6 +77,10 @@ class Tool:
         """
         return (*self.command, self.version, *(program_stamp(word) for word in self.command))
 
+    def fingerprint(self) -> tuple[str, ...]:
+        """What tells the tool from others on any machine: what it says, and its program, wherever that lies."""
+        return (self.version, program_stamp(self.path, dated=False))
+
     def run(self, args: Sequence[str], cwd: Path, timeout: float = 600.0, what: str = "") -> str:
         """Runs the tool and returns what it wrote to stdout.
 
@@ -306,10 +310,13 @@ class Toolchain(ABC):
         return "clang"
 
 
-def program_stamp(word: str) -> str:
+def program_stamp(word: str, dated: bool = True) -> str:
     """A stamp of the program that a word of a command names: it changes when the file does; "" where there is none.
 
     A small file, as scripts are, is stamped by its content; of others that would take as long as a compilation.
+
+    Args:
+        dated: whether the date of a large file counts, which differs between machines.
     """
     program = shutil.which(word)
     if program is None:
@@ -320,7 +327,7 @@ def program_stamp(word: str) -> str:
             return hashlib.sha256(Path(program).read_bytes()).hexdigest()
     except OSError:  # a program that can be run but not read
         return ""
-    return f"{status.st_size} {status.st_mtime_ns}"
+    return f"{status.st_size} {status.st_mtime_ns}" if dated else f"{status.st_size} bytes"
 
 
 def found(tool: Compiler) -> ToolFound:

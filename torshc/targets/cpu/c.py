@@ -317,7 +317,7 @@ class CTarget(CpuTarget):
         Feature.ATTENTION, Feature.BF16_CONVOLUTIONS, Feature.BF16_WEIGHTS, Feature.BYTE_PRODUCTS,
         Feature.NARROW_WEIGHTS,
     })  # fmt: skip
-    options = CpuTarget.options | {"isa", "named_weights", "train", "weights_dtype", "tuning_records"}
+    options = CpuTarget.options | {"isa", "named_weights", "scheduler", "train", "weights_dtype", "tuning_records"}
     tunable = True
 
     @classmethod

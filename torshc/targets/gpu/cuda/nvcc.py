@@ -75,6 +75,10 @@ class Nvcc(Compiler):
         host = _host_compiler()
         return (*super().identity(), host, program_stamp(host))
 
+    def fingerprint(self) -> tuple[str, ...]:
+        """With the host compiler's."""
+        return (*super().fingerprint(), program_stamp(_host_compiler(), dated=False))
+
     def base_flags(self, isa: Isa, opt_level: int = 3, debug: bool = False) -> tuple[str, ...]:
         """Flags of every source, kernels, host program and C kernels alike."""
         host = [flag for flag in BASE_FLAGS if not flag.startswith("-std=")]

@@ -77,7 +77,7 @@ class CudaTarget(GridTarget):
     suffix = ".cu"
     device = 2
     toolchain = CudaToolchain()
-    options = frozenset({"arch", "mcpu", "tuning_records"})
+    options = frozenset({"arch", "mcpu", "scheduler", "tuning_records"})
     tunable = True
     horizontal_fusion = True
     precisions = frozenset(PRECISIONS)
