@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-
 from ..base.errors import InternalError
 from ..base.features import Feature, Features
 from ..base.options import CompileOptions
 from ..graph import Builder, Graph, Patch, Value
-from ..ops.core.base import Op
 from ..ops.core.tensor import Tensor
+from ..ops.nn.conv import ConvWeights, has_weights_kernel
 from ..ops.nn.rotary import Rotated
 from .manager import graph_pass
 from .walk import Site, walk
@@ -19,7 +17,7 @@ _DEPTH = 8  # composites may be made of composites, but not without end
 
 @graph_pass("decompose")
 def decompose(graph: Graph, options: CompileOptions, *, features: Features, composites: bool = True) -> bool:
-    """Replace each composite by what it is made of; attention and rotary positions too where the target lacks them.
+    """Replace each composite by what it is made of; attention and others too where the target has no kernel.
 
     Args:
         composites: whether more than attention is replaced.
@@ -36,17 +34,22 @@ def decompose(graph: Graph, options: CompileOptions, *, features: Features, comp
     if Feature.ATTENTION not in features:
         families.add("attention")
     kinds = (Rotated,) if composites and Feature.ROTARY_POSITIONS not in features else ()
+    sums = Feature.CONVOLUTION_WEIGHTS in features
+
+    def replaced(site: Site) -> bool:
+        if isinstance(site.node.op, ConvWeights):
+            return composites and not (sums and has_weights_kernel(site.node))
+        return site.node.op.family in families or isinstance(site.node.op, kinds)
+
     changed = False
     for _ in range(_DEPTH):
-        if not walk(graph, lambda site: _rule(site, families, kinds), "decompose"):
+        if not walk(graph, lambda site: _rule(site) if replaced(site) else None, "decompose"):
             return changed
         changed = True
     raise InternalError("decompose: a composite operator refers to itself")
 
 
-def _rule(site: Site, families: Container[str], kinds: tuple[type[Op], ...]) -> Patch | None:
-    if site.node.op.family not in families and not isinstance(site.node.op, kinds):
-        return None
+def _rule(site: Site) -> Patch | None:
     outputs = site.node.op.decompose(site.builder, site.node.inputs)
     if outputs is None:
         return None

@@ -9,8 +9,8 @@ from typing import ClassVar
 from numpy import ndindex
 
 from ...base.errors import ModelError
-from ...expr import Expr, as_int, ceil_div, const, eq, max_of, select
-from ...graph import Node, Shape, TensorType, Value
+from ...expr import F32, Expr, as_int, ceil_div, const, eq, max_of, select
+from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator, same_dim
 from ..core.gradient import Backward, NoGradient, as_shape, gradient_of
 from ..core.scalar import Scalar, where
@@ -351,9 +351,85 @@ def _conv_gradient(op: Conv, at: Backward) -> list[Tensor | None]:
         turned = _turned_back(g, w, slid, op.group)
         found[0] = turned if turned is not None else slid_back(g, w, x.shape[2:], slid, op.group)
     if at.wants(1):
-        products = _weights_by_products(x, g, w.shape, op)
-        found[1] = products if products is not None else _weights_gradient(x, g, w.shape, op, op.group)
+        made = apply_op(ConvWeights(w.shape, op.strides, op.pads, op.dilations, op.group), x, g)
+        found[1] = made.cast(w.dtype)
     return [*found, *_bias_gradient(at)]
+
+
+@operator("ConvWeights", "torshc")
+@dataclass(frozen=True)
+class ConvWeights(Op):
+    """The gradient of a convolution's weights: of each, the sum over pixels of the gradient times the data under it.
+
+    Operands: the data x[N, C, spatial] and the gradient g[N, M, spatial] of the convolution.
+
+    Attributes:
+        shape: of the weights.
+        strides, pads, dilations, group: as of :class:`Conv`.
+    """
+
+    family: ClassVar[str] = "conv_weights"
+    shape: Shape = ()
+    strides: Ints = ()
+    pads: Shape = ()
+    dilations: Ints = ()
+    group: int = 1
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x, g = (need(v, "an operand of ConvWeights") for v in inputs[:2])
+        same_dim(g.shape[0], x.shape[0], constraints, f"images of {x.type!r} and {g.type!r}")
+        return [TensorType(x.dtype, self.shape)]
+
+    def nest(self, node: Node, output: int) -> LoopNest:
+        x, g = node.operands[0].shape, node.operands[1].shape
+        per_group = self.shape[0] // self.group
+
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
+            index, ok = [], const(True)
+            for i, k in enumerate(inner[1:]):
+                position = k * self.strides[i] + at[2 + i] * self.dilations[i] - self.pads[i]
+                ok = ok & inside(position, x[2 + i])
+                index.append(position)
+            channel = at[0] // per_group * self.shape[1] + at[1] if self.group > 1 else at[1]
+            return where(ok, read(0, (inner[0], channel, *index)) * read(1, (inner[0], at[0], *inner[1:])), 0)
+
+        return LoopNest(body, (x[0], *g[2:]), "add")
+
+    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
+        """By products or a convolution, for targets whose kernels do not take these operands as they are."""
+        x, g = (Tensor(b, need(v, "an operand of ConvWeights")) for v in inputs[:2])
+        products = _weights_by_products(x, g, self.shape, self)
+        return [(_weights_gradient(x, g, self.shape, self, self.group) if products is None else products).value]
+
+    def flops(self, node: Node) -> Expr:
+        taps = const(2)
+        for d in self.shape[1:]:
+            taps = taps * d
+        return node.operands[1].type.size * taps
+
+
+def has_weights_kernel(node: Node) -> bool:
+    """Whether a kernel may sum for the weights of a convolution: of images, f32, dense or depthwise, of known sizes."""
+    op = node.op
+    known = isinstance(op, ConvWeights) and all(as_int(d) for d in op.shape) and len(op.shape) == 4
+    if not known or node.operands[0].dtype is not F32 or node.operands[1].dtype is not F32:
+        return False
+    assert isinstance(op, ConvWeights)
+    return op.group == 1 or (as_int(op.shape[0]) == op.group and as_int(op.shape[1]) == 1)
+
+
+@gradient_of(ConvWeights)
+def _conv_weights_gradient(op: ConvWeights, at: Backward) -> list[Tensor | None]:
+    """It is linear in both: of the data the convolution's gradient with the change as weights; of g the convolution."""
+    x, g, w = at.operand(0), at.operand(1), at.gradient
+    slid = Window(op.strides, op.pads, op.dilations)
+    found: list[Tensor | None] = [None, None]
+    if at.wants(0):
+        turned = _turned_back(g, w, slid, op.group)
+        found[0] = turned if turned is not None else slid_back(g, w, x.shape[2:], slid, op.group)
+    if at.wants(1):
+        found[1] = apply_op(Conv(op.strides, op.pads, op.dilations, op.group), x, w)
+    return found
 
 
 def _turned_back(g: Tensor, w: Tensor, slid: Window, group: int) -> Tensor | None:
@@ -382,7 +458,7 @@ def _reach(weights: Shape, slid: Window) -> list[int] | None:
     return [((k or 1) - 1) * d for k, d in zip(kernel, slid.dilations, strict=True)]
 
 
-def _weights_by_products(x: Tensor, g: Tensor, shape: Shape, op: Conv) -> Tensor | None:
+def _weights_by_products(x: Tensor, g: Tensor, shape: Shape, op: Conv | ConvWeights) -> Tensor | None:
     """As :func:`_weights_gradient`, by a product for each tap.
 
     Rows of pixels follow each other without gaps in the padded data and in the gradient, which is padded with zeros to
@@ -447,7 +523,7 @@ def slid_back(g: Tensor, w: Tensor, size: Shape, slid: Window, group: int) -> Te
     return apply_op(ConvTranspose(slid.strides, pads, slid.dilations, group, extra), g, w)
 
 
-def _weights_gradient(x: Tensor, g: Tensor, shape: Shape, op: Conv | ConvTranspose, group: int) -> Tensor:
+def _weights_gradient(x: Tensor, g: Tensor, shape: Shape, op: Conv | ConvTranspose | ConvWeights, group: int) -> Tensor:
     """The convolution of the data with the gradient, over the batch: steps become dilations, and dilations steps.
 
     A last part of the data that no step reaches makes the result longer, and is cut off.

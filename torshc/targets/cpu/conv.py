@@ -188,9 +188,9 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
     if first and planar and size.groups == 1 and size.ic <= FEW_CHANNELS:
         return lower_first(group, node, size, storage, machine)
     element, before = channels_last(x, size, group, storage)
-    if floats and not known and size.depthwise:
+    if floats and not known and size.depthwise and not (first and size.planes is None):
         return lower_generic(group, storage)
-    if planar and size.depthwise and not _multiplies_padding(node):
+    if floats and size.planes is None and size.depthwise and not (known and _multiplies_padding(node)):
         return [*before, *lower_depthwise(group, node, size, element, storage, machine)]
     if planar and (fewer := choose_winograd(size, w, machine)) is not None:
         tile = fewer.choose_tile(machine, size)

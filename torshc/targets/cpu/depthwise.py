@@ -8,10 +8,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import Expr, as_int, axis, const, max_of
+from ...expr import Expr, as_int, axis, const, load, max_of, min_of, select
 from ...graph import Node, Value
-from ...kernels.base import Kernel, Packed
-from ...kernels.heavy import HeavyKernel, Strided, accumulated, add_buffer, epilogue_flops, finish, join_stores, traffic
+from ...kernels.base import Kernel, Packed, Temporary
+from ...kernels.heavy import (
+    HeavyKernel,
+    Strided,
+    accumulated,
+    add_buffer,
+    copy_kernel,
+    epilogue_flops,
+    finish,
+    join_stores,
+    traffic,
+)
 from ...kernels.machine import Machine
 from ...kernels.nest import Buffers
 from ...plan.group import Group
@@ -37,6 +47,7 @@ class DepthwiseKernel(HeavyKernel):
         lanes: elements of a vector.
         columns: pixels of a tile.
         h_blocks, c_blocks: blocks of output rows of an image, and of channels.
+        margin: whether taps in the margin add 0 times their weight, which is NaN where that is not finite.
     """
 
     kind: ClassVar[str] = "depthwise"
@@ -51,15 +62,22 @@ class DepthwiseKernel(HeavyKernel):
     columns: int
     h_blocks: Expr
     c_blocks: int
+    margin: bool
 
 
 def lower_depthwise(
     group: Group, node: Node, size: Geometry, element: ElementAt, storage: Mapping[Value, Storage], machine: Machine
 ) -> list[Kernel]:
-    """The kernel of a convolution with as many groups as channels, in and out."""
+    """The kernel of a convolution with as many groups as channels, in and out; before it one that packs weights."""
     buffers = Buffers(storage)
     x = source_strides(element, size, buffers)
-    w = add_buffer(buffers, _pack(node.operands[1], size, machine.lanes))
+    known = node.operands[1].const is not None
+    packed, packing = (
+        (_pack(node.operands[1], size, machine.lanes), [])
+        if known
+        else _pack_at_run_time(node.operands[1], size, machine.lanes, storage, group.id)
+    )
+    w = add_buffer(buffers, packed)
     channel = axis("c", size.groups)
     named = [axis(n, e) for n, e in (("n", size.images), ("h", size.oh), ("w", size.ow))]
     n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in named)
@@ -84,8 +102,9 @@ def lower_depthwise(
         columns=machine.number("columns", COLUMNS),
         h_blocks=h_blocks,
         c_blocks=c_blocks,
+        margin=not known and any(as_int(p) != 0 for p in node.op.attributes()["pads"]),
     )
-    return [kernel]
+    return [*packing, kernel]
 
 
 def _pack(w: Value, size: Geometry, lanes: int) -> Packed:
@@ -97,3 +116,24 @@ def _pack(w: Value, size: Geometry, lanes: int) -> Packed:
         return [wide.reshape(vectors, lanes, size.taps).transpose(0, 2, 1)]
 
     return Packed(w, f"taps by vectors of {lanes} channels", make, vectors * lanes * size.taps * 4, w.dtype)
+
+
+def _pack_at_run_time(
+    w: Value, size: Geometry, lanes: int, storage: Mapping[Value, Storage], owner: int
+) -> tuple[Packed | Temporary, list[Kernel]]:
+    """The same of weights that are no constant, by a kernel."""
+    axes = [
+        axis("v", -(-size.groups // lanes)),
+        *(axis(f"t{k}", n) for k, n in enumerate(size.kernel)),
+        axis("c", lanes),
+    ]
+    v, *taps, c = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
+    channel = v * lanes + c
+    index = (min_of(channel, size.groups - 1), const(0), *taps[-(w.type.rank - 2) :])
+    to = Temporary("weights", owner, const(-(-size.groups // lanes) * lanes * size.taps * w.dtype.size))
+
+    def source(buffers: Buffers) -> Expr:
+        tap = buffers.resolve(load(w, index, w.dtype))
+        return tap if size.groups % lanes == 0 else select(channel < size.groups, tap, const(0.0, w.dtype))
+
+    return to, [copy_kernel(source, axes, storage, to, w.dtype)]

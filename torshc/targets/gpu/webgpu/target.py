@@ -129,7 +129,7 @@ def _check(kernel: Kernel) -> None:
         raise NoKernel(f"a kernel of {kernel.shared} bytes of workgroup memory; WebGPU allows {SHARED}")
 
 
-@WebGpuTarget.lowers("nest", "scatter")
+@WebGpuTarget.lowers("nest", "scatter", "conv_weights")
 def lower_loops(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """The group as loops, dealt out to threads.
 
