@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import onnx
+import pytest
 
 import torshc
 from tests.support import compilers
@@ -67,9 +68,10 @@ int main(int argc, char **argv)
 """
 
 
-def test_a_program_in_c_runs_both_forms(tmp_path: Path) -> None:
+@pytest.mark.parametrize("specialize", [(), ("a=5", "a=1")])
+def test_a_program_in_c_runs_all_forms(specialize: tuple[str, ...], tmp_path: Path) -> None:
     onnx.save(parsed(TEXT), tmp_path / "two.onnx")
-    torshc.compile(tmp_path / "two.onnx", tmp_path / "two.tsc")
+    torshc.compile(tmp_path / "two.onnx", tmp_path / "two.tsc", specialize=specialize)
     (tmp_path / "main.c").write_text(MAIN)
     command = [compilers.needed().cc, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "main.c", "-o", "main"]
     command += [f"-I{tmp_path / 'two.tsc'}", str(tmp_path / "two.tsc" / "libmodel.so"), "-lm", "-lpthread"]

@@ -29,8 +29,9 @@ def test_the_strategy_is_that_of_the_pipeline(level: int, strategy: str) -> None
 
 def test_the_loose_form_has_no_edited_kernels_and_dumps_apart(tmp_path: Path) -> None:
     (job,) = jobs_of(CompileOptions(kernels=tmp_path / "edited", dump=tmp_path / "dump"))
-    assert job.loose.options.kernels is None and job.loose.options.dump == tmp_path / "dump" / "loose"
-    assert job.loose.target is job.target and job.options.kernels == tmp_path / "edited"
+    loose = job.of_form("loose")
+    assert loose.options.kernels is None and loose.options.dump == tmp_path / "dump" / "loose"
+    assert loose.target is job.target and job.options.kernels == tmp_path / "edited"
 
 
 def test_wrong_options_are_told_before_the_model_is_read(tmp_path: Path) -> None:

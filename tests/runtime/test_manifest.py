@@ -16,7 +16,7 @@ from torshc.runtime.manifest import read_manifest
 
 from ..bundle import tiny
 
-OPTIONAL = {"other_versions", "loose", "glibc", "preferences", "uses", "custom", "tolerances", "training"}
+OPTIONAL = {"other_versions", "loose", "glibc", "preferences", "uses", "custom", "tolerances", "training", "variants"}
 
 
 def body() -> dict[str, Any]:

@@ -30,6 +30,8 @@ class Budget:
         memory: bytes of a value that is stored.
         matching: steps of finding a rule in a graph, beside 100 for each node; a million take a second or two.
         compiling: seconds that a compiler may take for one source.
+        variants: variants of a model for some sizes, in one library.
+        copies: bytes of weights that variants have in an order of their own, beside those of the model itself.
     """
 
     outputs: int = 1 << 12
@@ -42,6 +44,8 @@ class Budget:
     memory: int = 1 << 40
     matching: int = 1 << 20
     compiling: int = 1200
+    variants: int = 32
+    copies: int = 1 << 29
 
 
 class OverBudget(UnsupportedError):

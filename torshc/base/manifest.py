@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -248,10 +248,32 @@ class ToolInfo:
 
 
 @dataclass(frozen=True)
-class FormInfo:
-    """What is different in the loose form of a model; all fields are as the manifest's of these names.
+class SizeRange:
+    """Sizes of a symbol, from ``least`` to ``most``."""
 
-    Its steps and conditions are numbered after those of the fast form.
+    name: str
+    least: int
+    most: int
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.least}" + (f"..{self.most}" if self.most != self.least else "")
+
+
+def sizes_text(sizes: Iterable[SizeRange]) -> str:
+    """Sizes of several symbols as a person writes them.
+
+    >>> sizes_text([SizeRange("batch", 1, 1), SizeRange("seq", 64, 128)])
+    'batch=1 seq=64..128'
+    """
+    return " ".join(map(str, sizes))
+
+
+@dataclass(frozen=True)
+class FormInfo:
+    """What is different in another form of a model; all fields are as the manifest's of these names.
+
+    Its steps and conditions are numbered after those of the forms before it: the model itself, the variants in their
+    order, and the loose form last.
     """
 
     conditions: tuple[ConditionSpec, ...]
@@ -270,6 +292,15 @@ class LooseInfo:
 
 
 @dataclass(frozen=True)
+class VariantInfo:
+    """The ``form`` of a model for runs of these sizes, which they take, or ``why`` there is none."""
+
+    sizes: tuple[SizeRange, ...]
+    why: str
+    form: FormInfo | None
+
+
+@dataclass(frozen=True)
 class VersionInfo:
     """What is different in a version for a lesser processor; all fields are as the manifest's of these names.
 
@@ -281,6 +312,7 @@ class VersionInfo:
     steps: tuple[StepInfo, ...]
     arena_bytes: int | str
     loose: FormInfo | None = None
+    variants: tuple[VariantInfo, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -311,7 +343,8 @@ class Manifest:
     ``glibc`` is the oldest version of it that the library can be loaded with, "" where nobody looked or it needs none;
     ``approximations`` what trades accuracy for speed, on request; ``tolerances`` how far each output may be from a
     reference's; ``dynamic`` whether only a run shows the outputs' sizes; ``loose`` what there is for sizes of 1 that
-    ``conditions`` refuse, null where none can be such a 1; ``preferences`` conditions with which no value inside is
+    ``conditions`` refuse, null where none can be such a 1; ``variants`` what runs of some sizes take instead, the first
+    that fits; ``preferences`` conditions with which no value inside is
     empty, and ``uses`` what elements of inputs are, for whoever chooses sizes and draws inputs; ``custom`` operators
     that users declare; ``training`` what a library trains, null for one that runs the model."""
 
@@ -342,6 +375,7 @@ class Manifest:
     tools: tuple[ToolInfo, ...]
     other_versions: tuple[VersionInfo, ...] = ()
     loose: LooseInfo | None = None
+    variants: tuple[VariantInfo, ...] = ()
     glibc: str = ""
     preferences: tuple[ConditionSpec, ...] = ()
     uses: tuple[UseSpec, ...] = ()

@@ -67,6 +67,8 @@ class CompileOptions:
         embed_weights: put the weights inside the library.
         loose: "auto" gives a model whose sizes may be 1 and broadcast a second, loose form for runs in which they are;
             "none" leaves it out, and such runs are refused.
+        specialize: sizes that the library has a variant of the model for, as texts such as "batch=1,8 seq=64..128":
+            all combinations of a text, which runs with these sizes take; "@FILE" stands for a file's lines.
         accuracy: bounds what may be chosen of kernels whose results round otherwise than the model's products and sums
             do. "exact": none; "rounding": those whose expected error is no larger than that of plain sums in their
             type; a number: all with which the model's expected error is at most this part of its largest output. Empty
@@ -122,6 +124,7 @@ class CompileOptions:
     dump: Path | None = None
     embed_weights: bool = False
     loose: str = "auto"
+    specialize: tuple[str, ...] = ()
     accuracy: str = ""
     exact_batches: bool = False
     precision: str = "f32"
@@ -150,6 +153,10 @@ class CompileOptions:
         _between("opt_level", self.opt_level, 0, 3)
         if self.train is not None and self.precision != "f32":
             raise ConfigError(f"--train with --precision {self.precision}", "leave it out: steps compute in f32")
+        if self.train is not None and self.specialize:
+            raise ConfigError("--train with --specialize", "leave it out: a step has one form")
+        if not all(isinstance(text, str) for text in self.specialize):
+            raise ConfigError(f"specialize is {self.specialize!r}", "give texts such as 'batch=1,8 seq=64..128'")
         if self.train is not None and self.named_weights:
             remedy = "leave --named-weights out: a library that trains loads its weights from state files"
             raise ConfigError("--train with --named-weights", remedy)
@@ -197,6 +204,9 @@ class CompileOptions:
             given = fields[name]
             several = isinstance(given, Iterable) and not isinstance(given, str)
             fields[name] = tuple(_path(name, p) for p in (given if several else [given] if given else ()))
+        if "specialize" in fields:
+            given = fields["specialize"] or ()
+            fields["specialize"] = (given,) if isinstance(given, str) else tuple(given)
         if "isa" in fields:
             given = fields["isa"] or ()
             if not isinstance(given, Iterable) or not all(isinstance(level, str) for level in given):

@@ -140,7 +140,7 @@ class BrowserView:
 
     @property
     def forms(self) -> list[FormView]:
-        """The fast form, and the loose one where there is one."""
+        """The fast form, its variants, and the loose one where there is one."""
         firsts = accumulate((len(form.steps) for form in self.p.forms), initial=0)
         return [FormView(p, first, self.manifest.inputs) for p, first in zip(self.p.forms, firsts, strict=False)]
 
@@ -163,6 +163,11 @@ class BrowserView:
         """Where the symbols are read, and their bounds, as JavaScript."""
         fields = ("input", "dim", "min", "max", "kind")
         return literal([{name: getattr(s, name) for name in fields} for s in self.p.symbols])
+
+    @property
+    def variants(self) -> str:
+        """The sizes that each variant is for, as JavaScript."""
+        return literal([[[b.symbol, b.least, b.most] for b in p.taken] for p in self.p.variants])
 
     @property
     def inputs(self) -> list[PortView]:

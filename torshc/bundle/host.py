@@ -22,7 +22,7 @@ from .copies import Copy
 # The largest value of a symbol unless the program says less: four of them still multiply in 128 bits.
 SYMBOL_MAX = 2**31 - 1
 SYMBOLS_MAX = 4096
-FORM = ""  # the symbol behind those of the inputs that says which form of two a run takes; no size has this name
+FORM = ""  # the symbol behind those of the inputs that says which form of several a run takes; no size has this name
 BYTES_MAX = 2**47
 
 Size = Expr | int
@@ -85,6 +85,15 @@ class Symbol:
     min: int = 0
     max: int = SYMBOL_MAX
     kind: str = "dim"
+
+
+@dataclass(frozen=True)
+class Between:
+    """Symbol ``s<symbol>`` is from ``least`` to ``most``."""
+
+    symbol: int
+    least: int
+    most: int
 
 
 @dataclass(frozen=True)
@@ -302,8 +311,12 @@ class HostProgram:
         version: what tells its own names from those of the library's other versions; empty for the only one.
         device: where it runs, by DLPack's code; a segment of a script for a device may run on the processor.
         script: what the host does between segments, or None where `steps` are all.
-        loose: the same model in the form that runs take whose sizes this one refuses, over the same inputs, outputs,
-            symbols and weights; its steps are numbered after these. Or None.
+        variants: the same model in forms for some sizes, over the same inputs, outputs, symbols and weights. Of those
+            that fit the sizes of a run that this one takes, the run takes the first. Their steps are numbered after
+            these.
+        taken: of a variant, its sizes.
+        loose: the same model in the form that runs take whose sizes this one refuses, as variants are; its steps are
+            numbered last. Or None.
         kernels: symbols of the kernels for that device; filled in.
         fallbacks: symbols of the kernels that run on the processor although that is not the device; filled in.
     """
@@ -332,6 +345,8 @@ class HostProgram:
     version: str = ""
     device: int = CPU
     script: HostScript | None = None
+    variants: tuple[HostProgram, ...] = ()
+    taken: tuple[Between, ...] = ()
     loose: HostProgram | None = None
     kernels: tuple[str, ...] = field(init=False, default=())
     fallbacks: tuple[str, ...] = field(init=False, default=())
@@ -352,22 +367,22 @@ class HostProgram:
 
     @property
     def parts(self) -> tuple[HostProgram, ...]:
-        """The programs inside this one: the segments of a script, and the loose form."""
+        """The programs inside this one: the segments of a script, and the other forms."""
         return (*(self.script.segments if self.script is not None else ()), *self.forms[1:])
 
     @property
     def forms(self) -> tuple[HostProgram, ...]:
-        """This one, and the loose form where there is one."""
-        return (self,) if self.loose is None else (self, self.loose)
+        """This one, the variants, and the loose form where there is one; a run says which by its place here."""
+        return (self, *self.variants) if self.loose is None else (self, *self.variants, self.loose)
 
     @property
     def may_fail(self) -> bool:
-        """Whether a step may fail of its own accord, also in segments and the loose form."""
+        """Whether a step may fail of its own accord, also in segments and other forms."""
         return any(s.faults for f in self.forms for s in f.steps) or any(p.may_fail for p in self.parts)
 
     @property
     def fallback_steps(self) -> int:
-        """How many steps are fallbacks, those of segments and of the loose form too."""
+        """How many steps are fallbacks, those of segments and of other forms too."""
         return sum(step.fallback for step in self.steps) + sum(p.fallback_steps for p in self.parts)
 
     @property
@@ -445,6 +460,9 @@ def check_program(program: HostProgram) -> None:
     for move in program.moves:
         _check_buffer(move.source, program)
         _check_buffer(move.target, program)
+    for between in program.taken:
+        if not 0 <= between.symbol < len(program.symbols) or not 0 <= between.least <= between.most <= SYMBOL_MAX:
+            raise _bad(f"a variant for s{between.symbol} from {between.least} to {between.most}")
     if not _VERSION.match(program.version):
         raise _bad(f"version {program.version[:200]!r}")
     for feature in (*program.cpu_features, program.isa):

@@ -407,7 +407,9 @@ def render_host(program: HostProgram, files: HostFiles, manifest: Manifest | Non
     segments: list[ProgramView] = []
     scripts: list[ScriptView] = []
     steps = 0
-    for form, x in zip(program.forms, ("_fast", "_loose"), strict=False):
+    for form in program.forms:
+        x = f"_variant{len(forms)}" if forms else "_fast"
+        x = "_loose" if form is program.loose else x
         check_program(form)
         forms.append(ProgramView(form, spelled, x, steps, scripted=form.script is not None))
         steps += len(form.steps)
@@ -419,7 +421,7 @@ def render_host(program: HostProgram, files: HostFiles, manifest: Manifest | Non
             own.append(ProgramView(segment, spelled, f"_{len(segments) + len(own)}", steps, len(segment.steps)))
             steps += len(segment.steps)
         segments += own
-        scripts.append(ScriptView(form.script, spelled, own, "_loose" if scripts else ""))
+        scripts.append(ScriptView(form.script, spelled, own, x if scripts else ""))
     named = {} if manifest is None else {"input": manifest.inputs, "output": manifest.outputs}
     whole = ProgramView(program, spelled, steps=steps, scripted=program.script is not None, named=named)
     return (
@@ -428,6 +430,7 @@ def render_host(program: HostProgram, files: HostFiles, manifest: Manifest | Non
         .render(
             p=program,
             forms=forms if len(forms) > 1 else [],
+            variants=forms[1 : 1 + len(program.variants)],
             parts=[*segments, whole],
             scripts=scripts,
             named=NamedView(program.named),

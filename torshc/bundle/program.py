@@ -24,6 +24,7 @@ from .host import (
     FORM,
     SYMBOL_MAX,
     SYMBOLS_MAX,
+    Between,
     Buffer,
     Condition,
     HostProgram,
@@ -134,11 +135,19 @@ class Program:
     script: HostScript | None = None
     states: tuple[HostState, ...] = ()
     moves: tuple[Move, ...] = ()
+    taken: tuple[Between, ...] = ()
 
     @property
     def sizes(self) -> tuple[str, ...]:
         """The names of symbols that are sizes."""
         return tuple(name for name in self.names if name != FORM)
+
+    @property
+    def weights_read(self) -> set[int]:
+        """Where the weights begin that steps read."""
+        steps = (step for p in (self, *self.segments) for step in p.steps)
+        found = {b.base for step in steps for b in step.buffers if b.space == "weights"}
+        return found | {c.offset for c in (self.script.constants if self.script is not None else ())}
 
     @property
     def given(self) -> dict[Expr, str]:
@@ -151,7 +160,7 @@ class Program:
         return {**{name: f"s{k}" for k, name in enumerate(self.names)}, **self.given}
 
     def host(self, **more: Any) -> HostProgram:
-        """The program for the template, with its loose form and what is known only once the weights are written."""
+        """The program for the template, with its other forms and what is known only once the weights are written."""
         more = {"given": self.given, **more}
         script, inside = None, set[int]()
         if self.script is not None:
@@ -173,6 +182,7 @@ class Program:
             steps=self.steps,
             states=self.states,
             moves=self.moves,
+            taken=self.taken,
             script=script,
             **more,
         )

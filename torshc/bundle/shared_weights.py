@@ -39,6 +39,20 @@ def share_weights(programs: Sequence[Program]) -> list[tuple[Program, Mapping[in
     return [(replace(_moved(p, to), weights=whole, offsets=offsets), to) for p, to in zip(programs, moves, strict=True)]
 
 
+def bytes_beside(program: Program, usual: Program) -> int:
+    """Bytes of the weights that a program's steps read in an order in which those of another one do not.
+
+    Weights are told apart by name, order and size: whether unnamed ones are equal is only known once they are packed.
+    """
+    known = {key for key, _ in _read(usual)}
+    return sum(nbytes for key, nbytes in dict(_read(program)).items() if key not in known)
+
+
+def _read(p: Program) -> list[tuple[tuple[str, str, int], int]]:
+    found = [w for w, at in zip(p.weights, p.offsets, strict=True) if at in p.weights_read]
+    return [((w.source.name, getattr(w.operand, "how", ""), w.nbytes), w.nbytes) for w in found]
+
+
 def move_named(named: Iterable[NamedWeight], to: Mapping[int, int]) -> tuple[NamedWeight, ...]:
     """Weights by name of a program whose weights lie elsewhere, by where each lay."""
     return tuple(replace(w, copies=tuple(_copy(c, w, to) for c in w.copies)) for w in named)

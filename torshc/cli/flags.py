@@ -141,6 +141,9 @@ PLAN: list[Option] = [
                  help="How the bundle stores large weights of f32; they are f32 again in memory."),
     click.option("--loose", type=click.Choice(["auto", "none"]), default="auto", show_default=True,
                  help="A second form of the model for runs in which a symbolic size is 1 and broadcasts, or none."),
+    click.option("--specialize", multiple=True, metavar="NAME=SIZE,...",
+                 help='Sizes to have variants of the model for, all combinations, as "batch=1,8 seq=64..128"; or '
+                      "@FILE. Repeatable."),
     BUDGET,
     click.option("--dump", type=FILE, metavar="DIR", help="Write the graph after each pass that changed it."),
 ]  # fmt: skip

@@ -66,12 +66,16 @@ def report(verdict: Verdict, as_json: bool) -> None:
     """Prints a verdict; exits with 1 when it is bad."""
     import dataclasses
 
+    from ..explain import printable
     from ..explain.columns import paragraph
 
     if as_json:
         echo_json({"ok": verdict.ok, **dataclasses.asdict(verdict)})
     else:
-        show_outputs(verdict)
+        for part in (dataclasses.replace(verdict, variants=()), *verdict.variants):
+            if part.form:
+                click.echo(f"the variant for {printable(part.form)}:")
+            show_outputs(part)
         if verdict.why:
             click.echo("\n".join(paragraph("cause", verdict.why, indent=0, hang=7)))
     if not verdict.ok:

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -69,7 +69,7 @@ class Stats:
         seconds: seconds in kernels and between them, of all runs.
         launches: kernels that were run.
         bytes: bytes that kernels read and wrote at the least.
-        kernels: distinct kernels that were loaded: those of the fast form, and of the loose one once a run took it.
+        kernels: distinct kernels that were loaded: those of the fast form, and of another one once a run took it.
         cached: of these, the ones that were in memory or in the cache.
         compile_seconds: seconds from the graph to what can be run.
     """
@@ -124,6 +124,17 @@ class _Unfit(RunError):
     def __init__(self, message: str, is_one: bool = False) -> None:
         super().__init__(message)
         self.is_one = is_one
+
+
+def _evaluator(values: Mapping[Expr, Expr]) -> Callable[[Expr | int], int]:
+    """What computes sizes by the values of symbols."""
+
+    def size(e: Expr | int) -> int:
+        found = as_int(substitute(as_expr(e), values))
+        assert found is not None
+        return found
+
+    return size
 
 
 @lru_cache(maxsize=2)
@@ -352,7 +363,7 @@ class InProcess:
         return RunError(f"model {self.name!r}: an index or a length is out of range ({bound.demands[step]})")
 
     def _load(self, form: Compilation) -> None:
-        """Load the kernels of a form that are not there yet; the loose one's when a run first takes it."""
+        """Load the kernels of a form that are not there yet; another one's when a run first takes it."""
         sources = {name.removesuffix(".ll"): text for name, text in form.sources.items()}
         missing = {name: text for name, text in sources.items() if name not in self._kernels}
         found, cached = _KERNELS.load(missing, self._machine, self._cache)
@@ -362,34 +373,45 @@ class InProcess:
     # ---- sizes -----------------------------------------------------------------------------------------------------
 
     def _bind(self, shapes: tuple[tuple[int, ...], ...], elements: tuple[int, ...]) -> _Bound:
-        """The steps for inputs of some shapes: those of the loose form where only that fits.
+        """The steps for inputs of some shapes: those of a variant for them, or of the loose form where only that fits.
 
         Raises:
             RunError: the shapes do not fit.
         """
         values = self._symbols(shapes, elements)
         unfit: list[_Unfit] = []
-        for program, form in self._forms:
+        for program, form in (pair for pair in self._forms if not pair[0].taken):
             try:
-                return self._steps(program, form, shapes, values)
+                self._require_fit(program, shapes, values)
             except _Unfit as error:
                 unfit.append(error)
+                continue
+            variant = None if unfit else self._variant(shapes, values)
+            return self._steps(*(variant or (program, form)), values)
         raise unfit[-1] if unfit[0].is_one else unfit[0]
 
-    def _steps(
-        self, p: HostProgram, form: Compilation, shapes: tuple[tuple[int, ...], ...], values: dict[Expr, Expr]
-    ) -> _Bound:
-        """The steps of a form for inputs of some shapes, by the values of its symbols.
+    def _variant(
+        self, shapes: tuple[tuple[int, ...], ...], values: dict[Expr, Expr]
+    ) -> tuple[HostProgram, Compilation] | None:
+        """The first variant for sizes that the fast form takes."""
+        size = _evaluator(values)
+        for program, form in self._forms:
+            sizes = [(b, size(dim(program.names[b.symbol]))) for b in program.taken]
+            if sizes and all(b.least <= s <= b.most for b, s in sizes):
+                try:
+                    self._require_fit(program, shapes, values)
+                except _Unfit:
+                    continue
+                return program, form
+        return None
+
+    def _require_fit(self, p: HostProgram, shapes: tuple[tuple[int, ...], ...], values: dict[Expr, Expr]) -> None:
+        """Refuse inputs of shapes that a form does not take, by the values of its symbols.
 
         Raises:
-            RunError: the shapes do not fit it.
+            RunError: it does not.
         """
-
-        def size(e: Expr | int) -> int:
-            found = as_int(substitute(as_expr(e), values))
-            assert found is not None
-            return found
-
+        size = _evaluator(values)
         for k, port in enumerate(p.inputs):
             self._check_shape(k, port, shapes[k], size)
         for c in p.conditions:
@@ -401,6 +423,10 @@ class InProcess:
         for e in p.extents:
             if size(e) < 0:
                 raise _Unfit(f"model {self.name!r}: a dimension that depends on the inputs' elements is negative")
+
+    def _steps(self, p: HostProgram, form: Compilation, values: dict[Expr, Expr]) -> _Bound:
+        """The steps of a form that takes the sizes of a run, by the values of its symbols."""
+        size = _evaluator(values)
         self._load(form)
         scratch = max((size(s.scratch) for s in p.steps), default=0)
         scratch = -(-scratch // ALIGN) * ALIGN

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..base.manifest import sizes_text
+from ..bundle.shared_weights import bytes_beside
 from ..graph import Node, Value
 from ..pipeline.fitting import NoSizes
 from ..plan.group import REASONS, Boundary, Group, operator_of
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from ..kernels.base import Kernel
     from ..passes import PassRecord
     from ..pipeline.accuracy import Error
-    from ..pipeline.compilation import Compilation, Unit
+    from ..pipeline.compilation import Compilation, Unit, Variant
 
 
 @dataclass(frozen=True)
@@ -190,13 +192,29 @@ class LooseInfo:
 
 
 @dataclass(frozen=True)
+class VariantInfo:
+    """What there is for runs of some ``sizes`` ("batch=1 seq=128"): a form of the model, or ``why`` there is none.
+
+    ``kernels`` counts those of its launches that the usual form lacks, ``weights_bytes`` what it alone reads of the
+    weights, since its kernels want them in another order.
+    """
+
+    sizes: str
+    why: str
+    launches: int = 0
+    kernels: int = 0
+    weights_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Explanation:
     """All that :func:`explain` finds; ``dims`` are the values at which flops and bytes were evaluated.
 
     ``unfit`` says why the model cannot take these, where no others were found; it is empty where it can.
     ``course`` is what the host does between launches, empty where it does nothing; ``live`` the bytes of values that
     are in use while each group runs; ``custom`` operators that users declare; ``loose`` what there
-    is for sizes of 1, None where none could broadcast; ``training`` what a step trains, None where there is none;
+    is for sizes of 1, None where none could broadcast; ``variants`` what there is for sizes that were asked for;
+    ``training`` what a step trains, None where there is none;
     ``accuracy`` the level that bounds the choice of kernels, and ``error`` how far outputs are expected to be off, as
     part of their largest element.
     """
@@ -233,6 +251,7 @@ class Explanation:
     live: tuple[int, ...] = ()
     unfit: str = ""
     loose: LooseInfo | None = None
+    variants: tuple[VariantInfo, ...] = ()
     training: TrainingInfo | None = None
 
     @property
@@ -305,6 +324,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         live=live_bytes(compilation, sizes),
         unfit=unfit,
         loose=_loose(compilation),
+        variants=tuple(_variant(compilation, v) for v in compilation.variants),
         training=training_info(compilation, sizes),
     )
 
@@ -313,9 +333,20 @@ def _loose(compilation: Compilation) -> LooseInfo | None:
     loose = compilation.loose
     if loose is None or loose.form is None:
         return None if loose is None else LooseInfo(loose.sizes, loose.why)
-    symbols = [s for u in loose.form.units for s in u.symbols]
-    more = set(symbols) - {s for u in compilation.units for s in u.symbols}
-    return LooseInfo(loose.sizes, "", len(symbols), len(more))
+    return LooseInfo(loose.sizes, "", *_launches_of(loose.form, compilation))
+
+
+def _launches_of(form: Compilation, usual: Compilation) -> tuple[int, int]:
+    """How many launches a form has, and how many kernels that the usual one lacks."""
+    symbols = [s for u in form.units for s in u.symbols]
+    return len(symbols), len(set(symbols) - {s for u in usual.units for s in u.symbols})
+
+
+def _variant(compilation: Compilation, variant: Variant) -> VariantInfo:
+    sizes, form = sizes_text(variant.sizes), variant.form
+    if form is None:
+        return VariantInfo(sizes, variant.why)
+    return VariantInfo(sizes, "", *_launches_of(form, compilation), bytes_beside(form.program, compilation.program))
 
 
 def pass_infos(records: Iterable[PassRecord]) -> tuple[PassInfo, ...]:

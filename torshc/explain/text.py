@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from .columns import WIDTH, Column, broken, paragraph, table
-from .data import Explanation, GroupInfo, LooseInfo, PassInfo, Stop
+from .data import Explanation, GroupInfo, LooseInfo, PassInfo, Stop, VariantInfo
 from .escaping import printable, shortened
 from .rules import RuleInfo
 from .sizes import bytes_text, flops_text, short
@@ -68,6 +68,8 @@ def _header(e: Explanation) -> Iterator[str]:
     yield from paragraph("nodes", counts)
     if e.loose is not None:
         yield from paragraph("sizes of 1", _loose(e.loose))
+    for variant in e.variants:
+        yield from paragraph("variant", _variant(variant))
     if e.training is not None:
         yield from _training(e.training)
 
@@ -84,9 +86,20 @@ def _loose(loose: LooseInfo) -> str:
     names = printable(", ".join(loose.sizes))
     if loose.why:
         return f"runs in which {names} would broadcast are refused: {printable(loose.why)}"
-    form = f"{loose.launches} launch{'es' if loose.launches != 1 else ''}, {loose.kernels} more kernel"
-    form += "s" if loose.kernels != 1 else ""
+    form = _launches(loose)
     return f"where {names} broadcast, runs take a second, loose form: {form} (--loose none leaves it out)"
+
+
+def _launches(form: LooseInfo | VariantInfo) -> str:
+    launches = f"{form.launches} launch{'es' if form.launches != 1 else ''}"
+    return f"{launches}, {form.kernels} more kernel{'s' if form.kernels != 1 else ''}"
+
+
+def _variant(variant: VariantInfo) -> str:
+    if variant.why:
+        return f"none for {printable(variant.sizes)}: {printable(variant.why)}"
+    copied = f", {bytes_text(variant.weights_bytes)} of weights in another order" if variant.weights_bytes else ""
+    return f"for {printable(variant.sizes)}: {_launches(variant)}{copied}"
 
 
 def _passes(passes: tuple[PassInfo, ...]) -> Iterator[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import textwrap
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,11 @@ from ..base.manifest import (
     ToleranceSpec,
     TrainingInfo,
     UseSpec,
+    VariantInfo,
     VersionInfo,
 )
 from ..base.options import HALVES, CompileOptions
+from ..base.variants import Case
 from ..bundle.host import CPU, Condition, NamedWeight
 from ..bundle.program import Program
 from ..bundle.stored import is_narrow, stored_bytes
@@ -105,6 +107,21 @@ class Loose:
 
 
 @dataclass(frozen=True)
+class Variant:
+    """What a compilation has for some sizes beside its own form.
+
+    Attributes:
+        sizes: of symbols, as they were asked for.
+        form: the model compiled once more with these; or None.
+        why: why there is no such form, so that runs with these sizes take the usual one; empty where there is.
+    """
+
+    sizes: Case
+    form: Compilation | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class Compilation:
     """Everything about a compilation up to the rendered sources.
 
@@ -133,6 +150,7 @@ class Compilation:
         tolerances: how far each output may be from a reference's.
         accuracy: how far outputs and results of kernels are expected to be off.
         loose: the form for sizes of 1 that broadcast, or why there is none; None where no size may be such a 1.
+        variants: forms for some sizes, the better first.
         custom: operators of the model that users declare.
         trained: what the library trains; None for one that runs the model.
     """
@@ -163,19 +181,21 @@ class Compilation:
     tolerances: tuple[Tolerance, ...] = ()
     accuracy: Accuracy = field(default_factory=Accuracy)
     loose: Loose | None = None
+    variants: tuple[Variant, ...] = ()
     custom: tuple[type[Custom], ...] = ()
     trained: Trained | None = None
 
     @property
     def forms(self) -> tuple[Compilation, ...]:
-        """This one, and the loose form where there is one."""
+        """This one, the variants, and the loose form where there is one."""
         form = self.loose.form if self.loose is not None else None
-        return (self,) if form is None else (self, form)
+        return (self, *(v.form for v in self.variants if v.form is not None), *([form] if form is not None else []))
 
     @property
     def interface(self) -> Graph:
         """The graph whose inputs and outputs have the sizes of all forms."""
-        return self.forms[-1].graph
+        form = self.loose.form if self.loose is not None else None
+        return (form or self).graph
 
     @property
     def fallbacks(self) -> tuple[str, ...]:
@@ -228,6 +248,15 @@ class Compilation:
         """Of what the bundle stores beyond the model's constants: a weight that two kernels read in two layouts."""
         more = self.weights_bytes - self.constants_bytes
         return more if more > max(self.constants_bytes // 10, 1 << 20) else 0  # less is what panels are padded with
+
+
+def put_forms(c: Compilation, forms: Sequence[Compilation]) -> Compilation:
+    """A compilation with others in place of all its forms, in their order."""
+    own, *rest = forms
+    others = iter(rest)
+    variants = tuple(replace(v, form=next(others)) if v.form is not None else v for v in c.variants)
+    loose = replace(c.loose, form=next(others)) if c.loose is not None and c.loose.form is not None else c.loose
+    return replace(own, variants=variants, loose=loose)
 
 
 def _count(n: int, what: str, plural: str) -> str:
@@ -356,7 +385,7 @@ def _kernels_of(c: Compilation) -> tuple[tuple[KernelInfo, ...], tuple[StepInfo,
 
 def _version(c: Compilation) -> VersionInfo:
     loose = _form(c.loose.form) if c.loose is not None else None
-    return VersionInfo(_isa(c), *_kernels_of(c), _size(c.arena_bytes), loose)
+    return VersionInfo(_isa(c), *_kernels_of(c), _size(c.arena_bytes), loose, _variants(c))
 
 
 def _isa(c: Compilation) -> IsaInfo:
@@ -365,6 +394,10 @@ def _isa(c: Compilation) -> IsaInfo:
 
 def _loose(c: Compilation) -> LooseInfo | None:
     return None if c.loose is None else LooseInfo(c.loose.sizes, c.loose.why, _form(c.loose.form))
+
+
+def _variants(c: Compilation) -> tuple[VariantInfo, ...]:
+    return tuple(VariantInfo(v.sizes, v.why, _form(v.form)) for v in c.variants)
 
 
 def _form(c: Compilation | None) -> FormInfo | None:
@@ -419,6 +452,7 @@ def manifest_of(c: Compilation, *others: Compilation) -> Manifest:
         tools=(),
         other_versions=tuple(_version(o) for o in others),
         loose=_loose(c),
+        variants=_variants(c),
         custom=tuple(
             CustomInfo(o.name, o.domain, o.declared.form, Path(o.declared.file).name, o.declared.sha256)
             for o in c.custom

@@ -16,6 +16,7 @@ from ..base.errors import ConfigError, InternalError, UnsupportedError
 from ..base.manifest import Manifest, ToolInfo, WeightInfo, WeightsFile
 from ..base.options import CompileOptions
 from ..base.resources import cache_folder
+from ..base.variants import read_cases
 from ..bundle.browser import browser_files, require_device_only
 from ..bundle.build import Object, build_objects, link_library, make_archive, work_folder
 from ..bundle.build_script import build_script
@@ -52,9 +53,17 @@ from ..targets.size_names import with_names
 from ..targets.toolchain import Archiver, Compiler, Tools, soname
 from ..training import Training
 from .accuracy import account_for, slack_of
-from .compilation import Compilation, commented_sources, constant_bytes, kernel_headers, manifest_of, origins_of
+from .compilation import (
+    Compilation,
+    commented_sources,
+    constant_bytes,
+    kernel_headers,
+    manifest_of,
+    origins_of,
+    put_forms,
+)
+from .forms import Pins, with_forms
 from .job import Job, jobs_of
-from .loose import with_loose
 from .lowering import lower_groups, render_groups
 from .pinned import with_pinned
 from .tolerance import tolerances_of
@@ -83,18 +92,17 @@ def prepare(
 def _prepare(
     source: str | Path | bytes | Graph, job: Job, observer: Observer | None, weights: Mapping[str, Array]
 ) -> Compilation:
-    """A model with both its forms, if it has a loose one."""
+    """A model with all its forms."""
     clock = Clock(observer)
     with spending(job.options.budget):
         if job.training is not None:
             return _training_step(source, job, job.training, clock)
+        cases = read_cases(job.options.specialize)
         graph = _imported(source, job.options, clock, weights)
-        sizes = graph.meetings
+        loose = graph.meetings
         fast = _compiled(graph, job, clock)
-    if not sizes:
-        return fast
-    again = None if isinstance(source, Graph) else partial(_loose_form, source, job, sizes, clock, weights)
-    return with_loose(fast, sizes, again)
+        again = None if isinstance(source, Graph) else partial(_form, source, job, clock, weights)
+        return with_forms(fast, cases, loose, again)
 
 
 def _training_step(source: str | Path | bytes | Graph, job: Job, training: Training, clock: Clock) -> Compilation:
@@ -130,7 +138,8 @@ def prepare_versions(
     done = [_version(source, job, observer) for job in jobs]
     if len({manifest_of(c).interface_id for c in done}) > 1:
         raise InternalError("versions of a model have other inputs, outputs or conditions")
-    return with_shared_weights(done)
+    with spending(jobs[0].options.budget):
+        return with_shared_weights(done)
 
 
 def _version(source: str | Path | bytes | Graph, job: Job, observer: Observer | None) -> Compilation:
@@ -143,13 +152,9 @@ def _version(source: str | Path | bytes | Graph, job: Job, observer: Observer | 
     with clock.stage("names"):
         if isinstance(source, Graph):
             return named_in(done, None)
-        fast = dataclasses.replace(job, options=dataclasses.replace(job.options, loose="none"))
-        done = named_in(done, partial(_prepare, source, fast, None))
-        if done.loose is None or done.loose.form is None:
-            return done
-        sizes = frozenset(done.loose.sizes)
-        form = named_in(done.loose.form, partial(_loose_form, source, job, sizes, Clock(None)))
-        return dataclasses.replace(done, loose=dataclasses.replace(done.loose, form=form))
+        loose = [frozenset(done.loose.sizes) if f is done.forms[-1] and done.loose else frozenset() for f in done.forms]
+        forms = zip(done.forms, loose, strict=True)
+        return put_forms(done, [named_in(form, partial(_again, source, job, form, names)) for form, names in forms])
 
 
 def _imported(
@@ -167,12 +172,42 @@ def _imported(
         return load_graph(source, options.shapes or None, weights if named else None, loose, custom)
 
 
-def _loose_form(
-    source: str | Path | bytes, job: Job, sizes: frozenset[str], clock: Clock, weights: Mapping[str, Array]
+def _form(
+    source: str | Path | bytes,
+    job: Job,
+    clock: Clock,
+    weights: Mapping[str, Array],
+    name: str,
+    pins: Pins | None,
+    loose: frozenset[str],
 ) -> Compilation:
-    """A model with some dimensions of inputs as sizes known only in a run."""
+    """Another form of a model: with some dimensions of inputs pinned, or as sizes known only in a run."""
+    job = job.of_form(name)
+    if pins:
+        job = dataclasses.replace(job, options=dataclasses.replace(job.options, shapes=_pinned(job.options, pins)))
     with spending(job.options.budget):
-        return _compiled(_imported(source, job.options, clock, weights, sizes), job.loose, clock)
+        return _compiled(_imported(source, job.options, clock, weights, loose), job, clock)
+
+
+def _again(
+    source: str | Path | bytes, job: Job, form: Compilation, loose: frozenset[str], weights: Mapping[str, Array]
+) -> Compilation:
+    """A form of a model with other weights."""
+    job = dataclasses.replace(job, options=form.options)
+    with spending(job.options.budget):
+        return _compiled(_imported(source, job.options, Clock(None), weights, loose), job, Clock(None))
+
+
+def _pinned(options: CompileOptions, pins: Pins) -> Pins:
+    """The shapes that are asked for, with some dimensions as numbers."""
+    known = options.shapes
+    return {
+        **known,
+        **{
+            name: tuple(new if new is not None else old for new, old in zip(dims, known.get(name, dims), strict=True))
+            for name, dims in pins.items()
+        },
+    }
 
 
 def _compiled(graph: Graph, job: Job, clock: Clock) -> Compilation:
@@ -313,7 +348,9 @@ def _host(c: Compilation, manifest: Manifest, weights: WeightsInfo, embedded: bo
     held, at = c.program.weights, c.program.offsets
     stored = stored_table(held, at, weights.offsets, c.options.weights_dtype)
     loose = None if c.loose is None or c.loose.form is None else _host(c.loose.form, manifest, weights, embedded)
+    variants = tuple(_host(v.form, manifest, weights, embedded) for v in c.variants if v.form is not None)
     return c.program.host(
+        variants=variants,
         loose=loose,
         interface_id=manifest.interface_id,
         weights_bytes=memory_bytes(held, at) if stored else weights.bytes,

@@ -43,10 +43,9 @@ class Job:
     tuning: Tuning
     training: Training | None = None
 
-    @property
-    def loose(self) -> Job:
-        """The job of a model's loose form; edited kernels are for the fast form."""
-        dump = self.options.dump / "loose" if self.options.dump is not None else None
+    def of_form(self, name: str) -> Job:
+        """The job of another form of a model; edited kernels are for the fast form."""
+        dump = self.options.dump / name if self.options.dump is not None else None
         return dataclasses.replace(self, options=dataclasses.replace(self.options, kernels=None, dump=dump))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from ..base.budget import afford
 from ..base.errors import ConfigError, TorshcError
 from ..bundle.copies import Copy
 from ..bundle.host import NamedWeight
@@ -15,7 +16,7 @@ from ..bundle.layout import weights_layout
 from ..bundle.program import Program
 from ..bundle.shared_weights import move_named, share_weights
 from ..bundle.weight_names import named_weights, proven
-from .compilation import Compilation
+from .compilation import Compilation, put_forms
 
 _FOLDS = "fold_batch_norm"
 _REMEDY = "leave it out, and exchange weights with torshc weights"
@@ -67,11 +68,19 @@ def with_shared_weights(versions: Sequence[Compilation]) -> list[Compilation]:
             dataclasses.replace(ws[0], copies=() if ws[0].name in why else _copies(ws), why=why.get(ws[0].name, ""))
             for ws in zip(*named, strict=True)
         )
-        loose = c.loose
-        if loose is not None and loose.form is not None:
-            loose = dataclasses.replace(loose, form=dataclasses.replace(loose.form, program=programs[1]))
-        done.append(dataclasses.replace(c, program=programs[0], named=known, loose=loose))
+        forms = [dataclasses.replace(form, program=p) for form, p in zip(c.forms, programs, strict=True)]
+        done.append(dataclasses.replace(put_forms(c, forms), named=known))
+    _afford_copies(done)
     return done
+
+
+def _afford_copies(versions: Sequence[Compilation]) -> None:
+    """Refuse variants that read more weights in an order of their own than the budget lets them."""
+    read = {at for c in versions for f in c.forms if not f.program.taken for at in f.program.weights_read}
+    own = {at for c in versions for v in c.variants if v.form for at in v.form.program.weights_read} - read
+    p = versions[0].program
+    more = sum(w.nbytes for w, at in zip(p.weights, p.offsets, strict=True) if at in own)
+    afford("copies", more, f"--specialize: {more} bytes of weights are there in another order")
 
 
 def _copies(weights: Sequence[NamedWeight]) -> tuple[Copy, ...]:

@@ -9,11 +9,12 @@ from torshc.base.manifest import ConditionSpec, Needs, SymbolSpec, TensorSpec, U
 from .device import DeviceArray
 from .model import Model
 from .opening import load
-from .stats import Stats, StepStats
+from .stats import FormStats, Stats, StepStats
 
 __all__ = [
     "ConditionSpec",
     "DeviceArray",
+    "FormStats",
     "Model",
     "Needs",
     "Stats",

@@ -12,11 +12,11 @@ SYMBOLS = 4  # symbols of a condition that its message explains
 
 def explain_fault(message: str, fault: Fault, manifest: RunInfo) -> str:
     """The library's message with the names of nodes, inputs and dimensions that the manifest has."""
-    conditions = (*manifest.conditions, *manifest.loose_conditions)
+    conditions = (*manifest.conditions, *manifest.more_conditions)
     if 0 <= fault.condition < len(conditions):
         return _unmet(conditions[fault.condition], fault, manifest)
-    if 0 <= fault.step < len(manifest.steps):
-        names = dict.fromkeys(manifest.steps[fault.step].nodes)
+    if 0 <= fault.step < len(manifest.version.steps):
+        names = dict.fromkeys(manifest.version.steps[fault.step].nodes)
         return f"{message} (nodes {', '.join(map(repr, names))})"
     if fault.node in manifest.operators:
         return f"{message} (node {manifest.operators[fault.node]!r})"

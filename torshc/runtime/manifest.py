@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from functools import cache
 from pathlib import Path
@@ -25,9 +25,11 @@ from torshc.base.manifest import (
     LooseInfo,
     Manifest,
     Needs,
+    SizeRange,
     SymbolSpec,
     TensorSpec,
     ToleranceSpec,
+    VariantInfo,
     VersionInfo,
     interface_id,
     manifest_hash,
@@ -40,12 +42,24 @@ THREADS_MAX = 1024
 
 @dataclass(frozen=True)
 class StepSpec:
-    """A step of a run: the kernel's symbol and template, the model nodes, and whether it is of the loose form."""
+    """A step of a run: the kernel's symbol and template, the model nodes, and the number of its form."""
 
     kernel: str
     template: str
     nodes: tuple[str, ...]
-    loose: bool = False
+    form: int = 0
+
+
+@dataclass(frozen=True)
+class VersionSpec:
+    """What differs between versions of a library: steps in all forms, and the sizes of the forms that are variants.
+
+    ``forms`` has the sizes of each form, which are none but of variants; the last is the loose one where ``loose``.
+    """
+
+    steps: tuple[StepSpec, ...]
+    forms: tuple[tuple[SizeRange, ...], ...]
+    loose: bool
 
 
 @dataclass(frozen=True)
@@ -63,8 +77,8 @@ class RunInfo:
     outputs: tuple[TensorSpec, ...]
     symbols: tuple[SymbolSpec, ...]
     conditions: tuple[ConditionSpec, ...]
-    loose_conditions: tuple[ConditionSpec, ...]  # of the loose form, numbered after those
-    steps: tuple[StepSpec, ...]  # of the fast form, then of the loose one
+    more_conditions: tuple[ConditionSpec, ...]  # of the other forms, numbered after those
+    version: VersionSpec  # the one that runs
     broadcast: tuple[str, ...]  # symbols that a loose form lets be 1
     strict: str  # why there is no such form although a symbol could be such a 1
     operators: dict[int, str]  # the model's names of the nodes that the host runs, by number
@@ -75,7 +89,7 @@ class RunInfo:
     weights_embedded: bool
     states: tuple[TensorSpec, ...]  # of a library that trains, what an open model keeps
     named: tuple[TensorSpec, ...]  # the model's weights, where the library takes others by name
-    other_versions: Mapping[str, tuple[StepSpec, ...]]  # steps of the library's other versions, by the processor's name
+    other_versions: Mapping[str, VersionSpec]  # by the processor's name
     versions: tuple[str, ...]  # all of them, the best first
     needs: Needs
     tolerances: tuple[ToleranceSpec, ...]  # of the outputs
@@ -152,8 +166,8 @@ def _run_info(full: Manifest, identity: int) -> RunInfo:
         outputs=full.outputs,
         symbols=full.symbols,
         conditions=full.conditions,
-        loose_conditions=loose.form.conditions if loose.form is not None else (),
-        steps=_steps(full) + _steps(loose.form, True),
+        more_conditions=tuple(c for f in _others(full.variants, loose.form) for c in f.conditions),
+        version=_version(full, full.variants, loose.form),
         broadcast=loose.sizes,
         strict=loose.why,
         operators={o.node: o.name for o in full.operators},
@@ -164,7 +178,7 @@ def _run_info(full: Manifest, identity: int) -> RunInfo:
         weights_embedded=weights is not None and weights.embedded,
         states=tuple(TensorSpec(s.name, s.dtype, s.dims) for s in (full.training.states if full.training else ())),
         named=tuple(TensorSpec(w.name, w.dtype, w.dims) for w in named),
-        other_versions={_processor(v.isa): _steps(v) + _steps(v.loose, True) for v in full.other_versions},
+        other_versions={_processor(v.isa): _version(v, v.variants, v.loose) for v in full.other_versions},
         versions=tuple(map(_processor, (full.isa, *(v.isa for v in full.other_versions)))),
         needs=full.needs,
         tolerances=full.tolerances,
@@ -185,12 +199,19 @@ def _processor(isa: IsaInfo) -> str:
     return isa.mcpu or isa.arch
 
 
-def _steps(form: Manifest | VersionInfo | FormInfo | None, loose: bool = False) -> tuple[StepSpec, ...]:
-    """The steps of a version in one form; none of a form that it does not have."""
-    if form is None:
-        return ()
-    given = ((form.kernels[step.kernel], step.nodes) for step in form.steps)
-    return tuple(StepSpec(kernel.symbol, kernel.template, nodes, loose) for kernel, nodes in given)
+def _others(variants: Iterable[VariantInfo], loose: FormInfo | None) -> list[FormInfo]:
+    """The forms of a version beside the usual one, in order."""
+    return [form for form in (*(v.form for v in variants), loose) if form is not None]
+
+
+def _version(first: Manifest | VersionInfo, variants: Sequence[VariantInfo], loose: FormInfo | None) -> VersionSpec:
+    steps = [
+        StepSpec(form.kernels[step.kernel].symbol, form.kernels[step.kernel].template, step.nodes, number)
+        for number, form in enumerate((first, *_others(variants, loose)))
+        for step in form.steps
+    ]
+    sizes = [v.sizes for v in variants if v.form is not None]
+    return VersionSpec(tuple(steps), ((), *sizes, *([()] if loose is not None else [])), loose is not None)
 
 
 @cache

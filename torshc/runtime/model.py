@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from torshc.base.errors import RunError, did_you_mean
-from torshc.base.manifest import TensorSpec
+from torshc.base.manifest import SizeRange, TensorSpec, sizes_text
 
 from .call_frame import Handed, OnDevice, Repeat, Side, address_of, prepared
 from .device import LEGACY_STREAM, REMEDIES, DeviceArray, Opened, stream_number
@@ -25,7 +25,7 @@ from .locks import opened_in_children
 from .manifest import RunInfo
 from .native import CPU, Tensor
 from .pool import Pool
-from .stats import Stats, StepStats
+from .stats import FormStats, Stats, StepStats
 from .values import Given, GivenArrays, put_into, taken, unlike
 from .weights import set_weights
 
@@ -491,19 +491,39 @@ class Model:
         """The processors that the library has a version for, the best first; :meth:`stats` says which one runs."""
         return self._manifest.versions
 
+    @property
+    def variants(self) -> tuple[tuple[SizeRange, ...], ...]:
+        """The sizes that the library has variants of the model for, the better first; :meth:`stats` counts runs."""
+        return tuple(filter(None, self._manifest.version.forms))
+
     def stats(self) -> Stats:
         """What has run since the model was loaded."""
         with self._lock:
             steps = self._step_stats() if self._manifest.profile and self._opened else ()
-            return Stats(self._runs, self._seconds, self._manifest.isa, steps)
+            return Stats(self._runs, self._seconds, self._manifest.isa, steps, self._form_stats())
+
+    def _form_stats(self) -> tuple[FormStats, ...]:
+        version = self._manifest.version
+        if self._opened is None or not self._library.counts_forms:
+            return ()
+        found, runs = [], c_uint64()
+        for number, sizes in enumerate(version.forms):
+            if status := self._library.torshc_form_runs(self._opened.handle, number, byref(runs)):
+                raise self._failure(status)
+            loose = version.loose and number == len(version.forms) - 1
+            found.append(FormStats(sizes_text(sizes), loose, runs.value))
+        return tuple(found)
 
     def _step_stats(self) -> tuple[StepStats, ...]:
         found, calls, ns = [], c_uint64(), c_uint64()
-        for i, step in enumerate(self._manifest.steps):
+        version = self._manifest.version
+        for i, step in enumerate(version.steps):
             handle = self._opened and self._opened.handle
             if status := self._library.torshc_profile(handle, i, byref(calls), byref(ns)):
                 raise self._failure(status)
-            found.append(StepStats(step.kernel, step.template, step.nodes, calls.value, ns.value / 1e9, step.loose))
+            loose = version.loose and step.form == len(version.forms) - 1
+            seconds = ns.value / 1e9
+            found.append(StepStats(step.kernel, step.template, step.nodes, calls.value, seconds, loose, step.form))
         return tuple(found)
 
     def close(self) -> None:

@@ -131,6 +131,7 @@ _LATER_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "torshc_isa": (c_char_p, ()),
     "torshc_set_weights": (c_int, (_MODEL, c_char_p)),
     "torshc_set_tensors": (c_int, (_MODEL, POINTER(NamedTensor), c_size_t)),
+    "torshc_form_runs": (c_int, (_MODEL, c_int32, POINTER(c_uint64))),
 }
 # What only libraries for devices are asked for; older ones for processors do not have them.
 _DEVICE_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -248,6 +249,11 @@ class Library:
     def takes_weights(self) -> bool:
         """Whether open models of the library can be given other weights."""
         return hasattr(self._library, "torshc_set_tensors")
+
+    @property
+    def counts_forms(self) -> bool:
+        """Whether models of the library say how many runs took each of their forms."""
+        return hasattr(self._library, "torshc_form_runs")
 
     @property
     def isa(self) -> str:

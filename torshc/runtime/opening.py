@@ -129,21 +129,21 @@ def _load(folder: Path, threads: int | None, verify: bool, device: int, stream: 
 
 
 def _version(library: Library, manifest: RunInfo) -> RunInfo:
-    """The manifest with the steps of the version that the library runs; of the last where it can run none."""
+    """The manifest with the version that the library runs; the last where it can run none."""
     if not manifest.other_versions:
         return manifest
     isa = library.isa or [*manifest.other_versions][-1]
-    steps = {manifest.isa: manifest.steps, **manifest.other_versions}.get(isa)
-    if steps is None:
+    version = {manifest.isa: manifest.version, **manifest.other_versions}.get(isa)
+    if version is None:
         raise BundleError(f"the library has a version {isa!r} that the manifest does not name", REMEDY)
-    return replace(manifest, isa=isa, steps=steps)
+    return replace(manifest, isa=isa, version=version)
 
 
 def _check_library(library: Library, manifest: RunInfo) -> None:
     known = library.torshc_interface_id(), library.torshc_step_count()
     if manifest.states and library.torshc_state_count() != len(manifest.states):
         raise BundleError("the library has other states than the manifest says", REMEDY)
-    if known != (manifest.interface_id, len(manifest.steps)):
+    if known != (manifest.interface_id, len(manifest.version.steps)):
         raise BundleError("the library has other inputs, outputs or steps than the manifest says", REMEDY)
     if manifest.device != CPU and library.torshc_device_type() != manifest.device:
         raise BundleError(f"the library is not for the manifest's target {manifest.target!r}", REMEDY)

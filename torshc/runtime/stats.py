@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class StepStats:
     """What a step of a run has cost: its kernel, template and model nodes, how often it ran, and seconds in all.
 
-    ``loose``: a step of the model's loose form, for runs in which a size of 1 broadcasts.
+    ``form``: the number of the form of the model that it is a step of, among those of :class:`Stats`.
+    ``loose``: whether that is the loose form, for runs in which a size of 1 broadcasts.
     """
 
     kernel: str
@@ -18,6 +19,19 @@ class StepStats:
     calls: int
     seconds: float
     loose: bool = False
+    form: int = 0
+
+
+@dataclass(frozen=True)
+class FormStats:
+    """A form of the model, and how many runs took it.
+
+    ``sizes``: those that a variant is for ("batch=1 seq=128"); empty for the usual form and the loose one.
+    """
+
+    sizes: str
+    loose: bool
+    runs: int
 
 
 @dataclass(frozen=True)
@@ -29,9 +43,12 @@ class Stats:
         seconds: seconds inside the library in all; of runs that a stream goes on with, those until they are enqueued.
         isa: the instruction set that the kernels on the processor are for ("x86-64-v3"); of several, the one chosen.
         steps: each step; empty unless the model was compiled with profiling.
+        forms: the usual form of the model, its variants, and the loose form, as far as there are some. Empty for a
+            library that does not count them, and once the model is closed.
     """
 
     runs: int
     seconds: float
     isa: str
     steps: tuple[StepStats, ...]
+    forms: tuple[FormStats, ...] = ()

@@ -211,12 +211,12 @@ def profiled(
     steps: Sequence[StepStats], compilation: Compilation, dims: Mapping[str, int], roof: Roof | None
 ) -> tuple[Step, ...]:
     """Steps of the form of the model that ran, with the work of their kernels."""
-    loose = any(step.loose and step.calls for step in steps)
-    units = compilation.forms[loose].units
+    ran = next((step.form for step in reversed(steps) if step.calls), 0)
+    units = compilation.forms[ran].units
     kernels = [pair for u in units for pair in zip(u.symbols, u.kernels, strict=True)]
     sizes = Evaluator(dims)
     found = []
-    for number, step in enumerate(s for s in steps if s.loose == loose):
+    for number, step in enumerate(s for s in steps if s.form == ran):
         symbol, kernel = kernels[number] if number < len(kernels) else ("", None)
         known = kernel if symbol == step.kernel else None  # of another version of the library, it is not known
         found.append(_profiled(step, known, sizes, roof))

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..base.arrays import Archive
 from ..base.errors import BundleError, ConfigError, OutputError, RunError
-from ..base.manifest import FILE, manifest_hash
+from ..base.manifest import FILE, SizeRange, manifest_hash, sizes_text
 from ..base.options import CompileOptions
 from ..base.safetensors import Safetensors
 from ..bundle.layout import weights_layout
@@ -95,6 +95,8 @@ def _as_compiled(options: CompileOptions, body: Mapping[str, Any]) -> CompileOpt
     }  # fmt: skip
     known["weights_dtype"] = body["weights"].get("dtype", "f32")
     known["loose"] = "auto" if (body.get("loose") or {}).get("form") else "none"
+    variants = (v["sizes"] for v in body.get("variants", ()))
+    known["specialize"] = tuple(sizes_text(SizeRange(**r) for r in sizes) for sizes in variants)
     if others := body.get("other_versions"):
         known |= {"mcpu": "native", "isa": tuple(v["isa"]["mcpu"] for v in (body, *others))}
     if "cc" in find_target(body["target"]).options and body["tools"]:
@@ -136,8 +138,9 @@ def write_model(model: Path, new: Path, out: Path) -> None:
 
 def _steps(body: Mapping[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
     """The steps of all versions in all forms: the kernel's name, and the nodes."""
-    others = body.get("other_versions", ())
-    forms = [body, (body.get("loose") or {}).get("form"), *(f for v in others for f in (v, v.get("loose")))]
+    forms = [body, *(v["form"] for v in body.get("variants", ())), (body.get("loose") or {}).get("form")]
+    for version in body.get("other_versions", ()):
+        forms += [version, *(v["form"] for v in version.get("variants", ())), version.get("loose")]
     return [(f["kernels"][s["kernel"]]["symbol"], tuple(s["nodes"])) for f in forms if f for s in f["steps"]]
 
 

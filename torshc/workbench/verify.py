@@ -55,7 +55,8 @@ class OutputCheck:
 class Verdict:
     """The outcome: what it was compared with, at which sizes, and each output; ``why`` it may differ, where known.
 
-    ``rtol`` is the largest of what the outputs were allowed.
+    ``rtol`` is the largest of what the outputs were allowed. ``form`` is what ran: the sizes that a variant is for, or
+    nothing; ``variants`` are the outcomes of the model's variants, each at sizes of its own.
     """
 
     against: str
@@ -63,15 +64,18 @@ class Verdict:
     dims: Mapping[str, int]
     outputs: tuple[OutputCheck, ...]
     why: str = ""
+    form: str = ""
+    variants: tuple[Verdict, ...] = ()
 
     @property
     def ok(self) -> bool:
-        return all(o.ok for o in self.outputs)
+        return all(o.ok for o in self.outputs) and all(v.ok for v in self.variants)
 
     @property
     def differing(self) -> list[OutputCheck]:
         """The outputs that differ; what was not checked is none of them."""
-        return [o for o in self.outputs if not o.ok and o.checked]
+        whole = (self, *self.variants)
+        return [o for verdict in whole for o in verdict.outputs if not o.ok and o.checked]
 
 
 def verify_model(
@@ -100,7 +104,7 @@ def verify_bundle(
     threads: int = 1,
     ops: Sequence[Path] = (),
 ) -> Verdict:
-    """Compares a bundle with a reference on random inputs.
+    """Compares a bundle with a reference on random inputs, and each variant in it at sizes that it is for.
 
     Args:
         path: the model that it was made from.
@@ -116,17 +120,37 @@ def verify_bundle(
     """
     _check_reference(against)
     with load(bundle, max(threads, 1)) as model:
-        made = make_inputs(model.inputs, inputs, dims, seed, SIZES, model.needs)
-        feeds = made.arrays
-        got = model.run(feeds)
-        allowed = tolerances_by_name(model, rtol)
-        if against in REFERENCES:
-            wanted = reference_outputs(Path(path), against, [spec.name for spec in model.outputs], feeds, ops)
-        else:
-            wanted = dict(read_inputs([against], model.outputs, "output"))
-    checks = [compare(name, array, wanted.get(name), allowed[name]) for name, array in got.items()]
-    noted = note_contents(checks, got, model.outputs, made)
-    return Verdict(against, max((c.allowed for c in checks), default=0.0), made.dims, noted)
+        of_variants = {size for sizes in model.variants for r in sizes for size in SIZES if r.least <= size <= r.most}
+        usual = tuple(size for size in SIZES if size not in of_variants) or SIZES
+        found = []
+        for at, defaults in ((dims or {}, usual), *((at, SIZES) for at in _at_variants(model, dims or {}))):
+            if found and (inputs or against not in REFERENCES):
+                break  # what is given is for one run
+            made = make_inputs(model.inputs, inputs, at, seed, defaults, model.needs)
+            before = model.stats().forms
+            got = model.run(made.arrays)
+            ran = [new.sizes for old, new in zip(before, model.stats().forms, strict=True) if new.runs > old.runs]
+            allowed = tolerances_by_name(model, rtol)
+            if against in REFERENCES:
+                names = [spec.name for spec in model.outputs]
+                wanted = reference_outputs(Path(path), against, names, made.arrays, ops)
+            else:
+                wanted = dict(read_inputs([against], model.outputs, "output"))
+            checks = [compare(name, array, wanted.get(name), allowed[name]) for name, array in got.items()]
+            noted = note_contents(checks, got, model.outputs, made)
+            most = max((c.allowed for c in checks), default=0.0)
+            found.append(Verdict(against, most, made.dims, noted, form="".join(ran)))
+    return replace(found[0], variants=tuple(found[1:]))
+
+
+def _at_variants(model: Model, dims: Mapping[str, int]) -> list[dict[str, int]]:
+    """Sizes at which a run takes each variant, of those that have the sizes asked for."""
+    known = ({r.name: dims.get(r.name, r.most) for r in sizes} for sizes in model.variants)
+    return [
+        {**dims, **at}
+        for at, sizes in zip(known, model.variants, strict=True)
+        if all(r.least <= at[r.name] <= r.most for r in sizes)
+    ]
 
 
 def _check_reference(against: str) -> None:

@@ -319,6 +319,13 @@ TORSHC_API int torshc_synchronize(torshc_model *model);
 /* How many steps a run has (launches and copies, in the order of the manifest's "steps"). */
 TORSHC_API int32_t torshc_step_count(void);
 
+/* How many forms of the model the library has: the usual one is 0, and after it come the variants for some sizes
+ * (--specialize) that the manifest has a form for, in its order, and the loose form, for sizes of 1 that broadcast, last. */
+TORSHC_API int32_t torshc_form_count(void);
+
+/* How many runs of this model or context took form `form`, of those that succeeded. */
+TORSHC_API int torshc_form_runs(torshc_model *model, int32_t form, uint64_t *runs);
+
 /* How often step `step` ran since the model was opened, and for how many nanoseconds in all. TORSHC_E_UNSUPPORTED
  * unless the library was compiled with profiling. */
 TORSHC_API int torshc_profile(torshc_model *model, int32_t step, uint64_t *calls, uint64_t *nanoseconds);

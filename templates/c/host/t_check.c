@@ -240,7 +240,7 @@ int t_take_form(int form, const torshc_tensor *inputs, int32_t count, int64_t *s
 int t_is_one(void) { return t_fault.left == 1 || t_fault.right == 1; }
 
 /* Binds the symbols to the inputs' dimensions, and to elements that are sizes, and checks every shape. Where sizes do not
- * fit the fast form of a model, but its loose one, they are for that. */
+ * fit the fast form of a model, but its loose one, they are for that; where they fit a variant of it, for the variant. */
 int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s) {
     int status;
     if (count != P->inputs)
@@ -264,10 +264,13 @@ int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s) {
     }
     if (!P->form)
         return check_sizes(inputs, count, s);
-    if (!(status = t_take_form(0, inputs, count, s)))
+    if (!(status = t_take_form(0, inputs, count, s))) {
+        if (P->variant)
+            s[P->form] = P->variant(s);
         return status;
+    }
     const int is_one = t_is_one();
-    if (!(status = t_take_form(1, inputs, count, s)) || is_one)
+    if (!P->loose || !(status = t_take_form(P->loose, inputs, count, s)) || is_one)
         return status;
     return t_take_form(0, inputs, count, s);
 }

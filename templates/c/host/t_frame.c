@@ -205,13 +205,18 @@ static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
 
 /* Arrays for the scripts of all forms. */
 static int allocate_arrays(t_frame *f) {
-    const t_script *fast = P->script, *loose = P->form ? P->loose_script : fast;
-    const int32_t operands = larger(fast->operands, loose->operands) + T_OMITTED;
-    const int32_t held = larger(larger(fast->states, fast->constants), larger(loose->states, loose->constants));
-    f->slots = larger(fast->slots, loose->slots);
+    int32_t operands = 0, held = 0, ports = 0;
+    for (int32_t k = 0; k < (P->scripts ? P->forms : 1); k++) {
+        const t_script *script = P->scripts ? P->scripts[k] : P->script;
+        operands = larger(operands, script->operands);
+        held = larger(held, larger(script->states, script->constants));
+        ports = larger(ports, script->ports);
+        f->slots = larger(f->slots, script->slots);
+    }
+    operands += T_OMITTED;
     f->slot = zeros(f->slots, sizeof *f->slot);
     f->symbols = zeros(P->places, sizeof *f->symbols);
-    f->at = zeros(larger(fast->ports, loose->ports), sizeof *f->at);
+    f->at = zeros(ports, sizeof *f->at);
     f->given = zeros(operands, sizeof *f->given);
     f->made = zeros(operands, sizeof *f->made);
     f->held = zeros(held, sizeof *f->held);
@@ -376,7 +381,7 @@ static int check(t_frame *f, const torshc_tensor *inputs, const torshc_tensor *s
 
 /* The steps of the form that the run has taken. */
 static int run_steps(t_frame *f, const torshc_tensor *inputs) {
-    const t_script *script = P->form && f->symbols[P->form] ? P->loose_script : P->script;
+    const t_script *script = P->form ? P->scripts[f->symbols[P->form]] : P->script;
     if (script == f->script)
         reset(f);
     else
@@ -392,6 +397,8 @@ static int run_again(t_frame *f, int form, const torshc_tensor *inputs) {
     return run_steps(f, inputs);
 }
 
+const int64_t *t_frame_sizes(const t_frame *f) { return f->symbols; }
+
 int t_frame_run(t_frame *f, const torshc_tensor *inputs, int32_t input_count, torshc_tensor *shown,
                 const torshc_tensor *outputs, int32_t output_count) {
     t_span *spans = f->spans;
@@ -399,9 +406,12 @@ int t_frame_run(t_frame *f, const torshc_tensor *inputs, int32_t input_count, to
     T_TRY(t_bind(inputs, input_count, f->symbols));
     T_TRY(check(f, inputs, shown, outputs, output_count, spans));
     int status = run_steps(f, inputs);
-    if (status == TORSHC_E_SHAPE && P->form && !f->symbols[P->form]) { /* sizes of the run itself do not fit */
+    const int64_t taken = P->form ? f->symbols[P->form] : 0;
+    if (status == TORSHC_E_SHAPE && taken && taken != P->loose) /* sizes of the run itself do not fit the variant */
+        status = run_again(f, 0, inputs);
+    if (status == TORSHC_E_SHAPE && P->loose && taken != P->loose) { /* nor the fast form */
         const int is_one = t_is_one();
-        if ((status = run_again(f, 1, inputs)) && !is_one)
+        if ((status = run_again(f, P->loose, inputs)) && !is_one)
             status = run_again(f, 0, inputs);
     }
     T_TRY(status);

@@ -89,6 +89,7 @@ int t_stack(t_frame *f, int32_t joined, int32_t many, const t_port *kind, const 
 /* For t_script. A run checks its arguments; its results are shown (`shown`), or copied to `outputs`. */
 t_frame *t_frame_open(const t_run *with, unsigned char *weights);
 void t_frame_close(t_frame *f);
+const int64_t *t_frame_sizes(const t_frame *f);
 int t_frame_run(t_frame *f, const torshc_tensor *inputs, int32_t input_count, torshc_tensor *shown,
                 const torshc_tensor *outputs, int32_t output_count);
 

@@ -91,7 +91,8 @@ static int fill(torshc_model *m, const torshc_model *of, const torshc_options *o
     if ((status = begin_states(head)))
         return status;
     head->counters = calloc((size_t)P->steps + 1, sizeof *head->counters);
-    if (!head->counters)
+    head->ran = allocate_apart(((size_t)P->forms + 1) * sizeof *head->ran);
+    if (!head->counters || !head->ran)
         return t_fail(TORSHC_E_MEMORY, "no memory for %d counters", (int)P->steps);
     start_threads(head, options->threads);
     status = t_fill_model(m, of, options, &with);
@@ -173,6 +174,7 @@ void torshc_close(torshc_model *m) {
         free(head->shared);
     }
     free(head->states);
+    free(head->ran);
     free(head->counters);
     free(head->symbols);
     pthread_mutex_destroy(&head->asking);
@@ -228,12 +230,17 @@ int torshc_workspace_size(const torshc_model *m, const torshc_tensor *inputs, in
 
 /* ---- runs ---- */
 
+/* Counts a run that succeeded, by its sizes; within its lock. */
+static void count_run(t_model *head, const int64_t *s) { head->ran[P->form ? s[P->form] : 0]++; }
+
 /* A script's results are its own; they are shown (`shown`), or copied to `outputs`. */
 static int run_script(torshc_model *m, const torshc_tensor *inputs, int32_t count, torshc_tensor *shown,
                       const torshc_tensor *outputs, int32_t output_count) {
     t_model *head = head_of(m);
     pthread_mutex_lock(&head->lock);
     const int status = t_end_script(m, P->script->run(head->frame, inputs, count, shown, outputs, output_count));
+    if (!status)
+        count_run(head, P->script->sizes(head->frame));
     pthread_mutex_unlock(&head->lock);
     return status;
 }
@@ -288,6 +295,8 @@ static int run_program(torshc_model *m, const torshc_tensor *inputs, int32_t inp
         t_take_weights(head);
         status = t_run_on(m, work);
     }
+    if (!status)
+        count_run(head, head->symbols);
     pthread_mutex_unlock(&head->lock);
     return status;
 }
@@ -312,7 +321,21 @@ int torshc_run(torshc_model *m, const torshc_tensor *inputs, int32_t input_count
     return t_run_checked(m, inputs, input_count, outputs, output_count, workspace, bytes);
 }
 
-/* ---- profiling ---- */
+/* ---- what ran ---- */
+
+int torshc_form_runs(torshc_model *m, int32_t form, uint64_t *runs) {
+    const int status = t_check_alive(m, "torshc_form_runs");
+    if (status)
+        return status;
+    if (!runs || form < 0 || form >= torshc_form_count())
+        return t_fail(TORSHC_E_ARGUMENT, "torshc_form_runs: NULL argument, or form %d of %d", (int)form,
+                      (int)torshc_form_count());
+    t_model *head = head_of(m);
+    pthread_mutex_lock(&head->lock);
+    *runs = head->ran[form];
+    pthread_mutex_unlock(&head->lock);
+    return TORSHC_OK;
+}
 
 int torshc_profile(torshc_model *m, int32_t step, uint64_t *calls, uint64_t *nanoseconds) {
     const int status = t_check_alive(m, "torshc_profile");

@@ -36,6 +36,7 @@ typedef struct {
     t_pool *pool;       /* NULL for one thread, and where the processor has no kernels */
     int threads;
     t_counter *counters; /* one for each step */
+    uint64_t *ran;       /* how many runs took each form of the model */
     /* Arrays of a run, within its lock; they grow with the model, so no stack holds them. */
     int64_t *symbols; /* and sizes behind them */
     t_span *span;     /* inputs, then outputs */

@@ -168,14 +168,16 @@ typedef struct {
     void (*close)(t_frame *f);
     int (*run)(t_frame *f, const torshc_tensor *inputs, int32_t input_count, torshc_tensor *shown,
                const torshc_tensor *outputs, int32_t output_count);
+    const int64_t *(*sizes)(const t_frame *f); /* of the last run, with the form that it took */
 } t_script;
 
 typedef struct {
     int32_t inputs, outputs, symbols, steps, device;
     int32_t places;    /* symbols, and sizes behind them, of the program or of its segment that has the most */
     int32_t fallbacks; /* steps that run on the processor in a library for another device */
-    int32_t form;      /* where a run says which form it takes, behind the symbols: 1 for the loose one, in which
-                        * sizes of 1 broadcast; 0 where there is one form */
+    int32_t form;      /* where a run says which form it takes, behind the symbols; 0 where there is one form */
+    int32_t forms;     /* how many there are, where there are several: the fast one is 0, and its variants follow */
+    int32_t loose;     /* the one in which sizes of 1 broadcast; 0 for none */
     const t_port *input, *output;
     const t_symbol *symbol;
     uint64_t interface_id;           /* of the manifest's names, types and dimensions */
@@ -198,7 +200,9 @@ typedef struct {
     int64_t (*arena)(const int64_t *s);           /* bytes */
     int64_t (*scratch)(const int64_t *s);         /* bytes a thread */
     int (*run)(const t_run *r, const int64_t *s); /* status: does what kernels found allow to go on? */
-    const t_script *script, *loose_script;        /* or NULL, when `run` is all, and where there is one form */
+    int32_t (*variant)(const int64_t *s);         /* the form for sizes that form 0 takes; NULL where that is 0 */
+    const t_script *script;                       /* or NULL, when `run` is all */
+    const t_script *const *scripts;               /* of each form; NULL where there is one form */
 } t_program;
 
 /* The model as it was compiled for processors with some instructions. Versions have the same inputs and outputs, and

@@ -42,12 +42,16 @@ function bindSymbols(given) {
   });
 }
 
-/** What a run is, in the first form of the model that its sizes fit. */
+/** What a run is, in the form of the model that its sizes fit: a variant for them, or the loose form where need be. */
 function atForm(symbols) {
-  const [fast, loose] = program.forms.map((form) => form(symbols));
+  const { forms, variants = [] } = program;
+  const [fast, ...others] = forms.map((form) => form(symbols));
+  const loose = others[variants.length];
   const unfit = ([, left, right]) => BigInt(left) !== BigInt(right);
   const first = fast.conditions.find(unfit);
-  if (!loose || !first) return fast;
+  const takes = (sizes, k) => sizes.every(([s, least, most]) => symbols[s] >= least && symbols[s] <= most) && !others[k].conditions.some(unfit);
+  if (!first) return others[variants.findIndex(takes)] ?? fast;
+  if (!loose) return fast;
   const isOne = first.slice(1).some((size) => BigInt(size) === 1n); // the loose form says better what is wrong then
   return isOne || !loose.conditions.some(unfit) ? loose : fast;
 }

@@ -363,7 +363,7 @@ function rooflineTable(model, roof) {
 function head(models) {
   const rows = { target: (m) => `${m.target}, ${m.isa}, -O${m.opt_level}, fusion ${m.fusion}`, nodes: (m) => `${m.imported_nodes} imported, ${m.optimised_nodes} after passes`,
     launches: (m) => `${m.launches}, ${m.distinct_kernels} kernels`, work: (m) => `${flopsText(m.totals.flops)}, ${bytesText(m.totals.bytes)} moved`,
-    memory: (m) => `arena ${bytesText(m.arena_bytes)}, weights ${bytesText(m.weights_bytes)}`, "sizes of 1": (m) => (m.loose ? `${m.loose.sizes.join(", ")}: ${m.loose.why ? `refused: ${m.loose.why}` : `a loose form, ${m.loose.launches} launches`}` : ""), sizes: (m) => Object.entries(m.dims).map(([n, v]) => `${n}=${v}`).join(", ") + (m.unfit ? `; ${m.unfit}` : ""),
+    memory: (m) => `arena ${bytesText(m.arena_bytes)}, weights ${bytesText(m.weights_bytes)}`, "sizes of 1": (m) => (m.loose ? `${m.loose.sizes.join(", ")}: ${m.loose.why ? `refused: ${m.loose.why}` : `a loose form, ${m.loose.launches} launches`}` : ""), variants: (m) => m.variants.map((v) => `${v.sizes}: ${v.why || `${v.launches} launches, ${v.kernels} more kernels`}`).join("; "), sizes: (m) => Object.entries(m.dims).map(([n, v]) => `${n}=${v}`).join(", ") + (m.unfit ? `; ${m.unfit}` : ""),
     measured: (m) => (m.measured.length ? `${short(m.measured.reduce((a, b) => a + b, 0) * 1e6)} us in kernels` : ""), fallbacks: (m) => m.fallbacks.join("; ") };
   const lines = Object.entries(rows).map(([name, text]) => [name, models.map(text)]).filter(([, texts]) => texts.some(Boolean));
   document.getElementById("head").append(el("h1", {}, models.map((m) => m.title).join("   |   ")),

@@ -1,0 +1,96 @@
+"""Sizes that a model is compiled for once more, as ``--specialize`` says them: ``batch=1,8 seq=64..128``."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+from pathlib import Path
+
+from .budget import afford
+from .errors import ConfigError
+from .manifest import SizeRange, sizes_text
+
+Case = tuple[SizeRange, ...]  # a range for each symbol that has one, in the order given
+
+LARGEST = 2**31 - 1  # a run refuses larger sizes
+_LONGEST = 1 << 16  # characters of a text or a file
+_FORM = "write NAME=SIZE,... for each symbolic size, such as 'batch=1,8 seq=64..128', or @FILE"
+_RANGE = re.compile(r"([0-9]{1,10})(?:\.\.([0-9]{1,10}))?\Z")
+
+
+def parse_cases(text: str) -> list[Case]:
+    """All combinations of the sizes in a text, the last name's changing first.
+
+    Raises:
+        ConfigError: it is not of this form, a size is not 1 to 2^31 - 1, or a name is there twice.
+        OverBudget: there are more than the budget ``variants``.
+
+    >>> [sizes_text(case) for case in parse_cases("batch=1,8 seq=64..128")]
+    ['batch=1 seq=64..128', 'batch=8 seq=64..128']
+    """
+    choices: list[list[SizeRange]] = []
+    for word in text.split():
+        name, equals, sizes = word.rpartition("=")
+        if not equals or not name:
+            raise ConfigError(f"{word[:80]!r} of --specialize says no size", _FORM)
+        if any(name == found[0].name for found in choices):
+            raise ConfigError(f"--specialize {text[:80]!r} gives sizes of {name!r} twice", "separate sizes by commas")
+        choices.append([_range(name, part) for part in sizes.split(",")])
+    if not choices:
+        raise ConfigError("--specialize without a size", _FORM)
+    count = math.prod(map(len, choices))
+    afford("variants", count, f"--specialize {text[:80]!r} asks for {count} variants")
+    return list(product(*choices))
+
+
+def _range(name: str, text: str) -> SizeRange:
+    found = _RANGE.match(text)
+    if found is None:
+        raise ConfigError(f"{text[:40]!r} is no size of {name!r}", _FORM)
+    least, most = int(found[1]), int(found[2] or found[1])
+    if not 1 <= least <= most <= LARGEST:
+        raise ConfigError(f"size {text} of {name!r}: a size is 1 to 2^31 - 1, and a range goes up")
+    return SizeRange(name, least, most)
+
+
+def read_cases(texts: Sequence[str]) -> list[Case]:
+    """The cases of all texts in order; ``@FILE`` stands for the lines of a file, in which # begins a comment.
+
+    Raises:
+        ConfigError: a file cannot be read, a text is wrong, or the same sizes are there twice.
+        OverBudget: there are more than the budget ``variants``.
+    """
+    found: dict[frozenset[SizeRange], Case] = {}
+    for text in _lines(texts):
+        for case in parse_cases(text):
+            if frozenset(case) in found:
+                raise ConfigError(f"--specialize gives {sizes_text(case)} twice", "leave one out")
+            found[frozenset(case)] = case
+            afford("variants", len(found), f"--specialize asks for {len(found)} variants or more")
+    return list(found.values())
+
+
+def case_files(texts: Iterable[str]) -> list[Path]:
+    """The files among texts."""
+    return [Path(text[1:]) for text in texts if text.startswith("@")]
+
+
+def _lines(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        if not text.startswith("@"):
+            yield text
+            continue
+        if not (path := Path(text[1:])).is_file():
+            raise ConfigError(f"--specialize {text}: there is no such file")
+        try:
+            with path.open(encoding="utf-8") as file:
+                whole = file.read(_LONGEST + 1)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise ConfigError(f"--specialize {text}: the file cannot be read: {why}") from error
+        if len(whole) > _LONGEST:
+            raise ConfigError(f"--specialize {text}: the file is larger than {_LONGEST} characters")
+        lines = (line.partition("#")[0].strip() for line in whole.splitlines())
+        yield from filter(None, lines)
