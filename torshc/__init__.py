@@ -99,6 +99,7 @@ def load(
     *,
     device: int = 0,
     stream: Any = None,
+    profile: str | os.PathLike[str] | None = None,
 ) -> Model:
     """Load a bundle; needs no compiler and none of the compiler's packages but numpy.
 
@@ -108,13 +109,15 @@ def load(
         verify: check the files against the manifest's hashes.
         device: which card, for a bundle that runs on one.
         stream: the CUDA stream for all its work, a handle or a stream of torch or CuPy; its own when None.
+        profile: what the names of files begin with to which the model writes the sizes of its runs, for
+            ``compile --observed``; when None, what the environment variable ``TORSHC_PROFILE`` says.
 
     Raises:
         BundleError: when the bundle is missing, altered or not for this machine.
     """
     from .runtime import load as load_bundle  # start-up: compiling does not load the runtime
 
-    return load_bundle(path, threads, verify, device=device, stream=stream)
+    return load_bundle(path, threads, verify, device=device, stream=stream, profile=profile)
 
 
 def load_model(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> InProcess:

@@ -16,7 +16,18 @@ from torshc.runtime.manifest import read_manifest
 
 from ..bundle import tiny
 
-OPTIONAL = {"other_versions", "loose", "glibc", "preferences", "uses", "custom", "tolerances", "training", "variants"}
+OPTIONAL = {
+    "other_versions",
+    "loose",
+    "glibc",
+    "preferences",
+    "uses",
+    "custom",
+    "tolerances",
+    "training",
+    "variants",
+    "model_sha256",
+}
 
 
 def body() -> dict[str, Any]:

@@ -31,6 +31,7 @@ class Budget:
         matching: steps of finding a rule in a graph, beside 100 for each node; a million take a second or two.
         compiling: seconds that a compiler may take for one source.
         variants: variants of a model for some sizes, in one library.
+        observed: variants that are made for what profiles saw; fewer are, where fewer sizes have a part of the time.
         copies: bytes of weights that variants have in an order of their own, beside those of the model itself.
     """
 
@@ -45,6 +46,7 @@ class Budget:
     matching: int = 1 << 20
     compiling: int = 1200
     variants: int = 32
+    observed: int = 8
     copies: int = 1 << 29
 
 

@@ -293,9 +293,13 @@ class LooseInfo:
 
 @dataclass(frozen=True)
 class VariantInfo:
-    """The ``form`` of a model for runs of these sizes, which they take, or ``why`` there is none."""
+    """The ``form`` of a model for runs of these sizes, which they take, or ``why`` there is none.
+
+    ``seen`` is what profiles saw of these sizes; empty where a person named them.
+    """
 
     sizes: tuple[SizeRange, ...]
+    seen: str
     why: str
     form: FormInfo | None
 
@@ -346,7 +350,8 @@ class Manifest:
     ``conditions`` refuse, null where none can be such a 1; ``variants`` what runs of some sizes take instead, the first
     that fits; ``preferences`` conditions with which no value inside is
     empty, and ``uses`` what elements of inputs are, for whoever chooses sizes and draws inputs; ``custom`` operators
-    that users declare; ``training`` what a library trains, null for one that runs the model."""
+    that users declare; ``training`` what a library trains, null for one that runs the model; ``model_sha256`` is of the
+    model's file without what lies beside it, "" where there was none."""
 
     torshc: str
     model: str
@@ -376,6 +381,7 @@ class Manifest:
     other_versions: tuple[VersionInfo, ...] = ()
     loose: LooseInfo | None = None
     variants: tuple[VariantInfo, ...] = ()
+    model_sha256: str = ""
     glibc: str = ""
     preferences: tuple[ConditionSpec, ...] = ()
     uses: tuple[UseSpec, ...] = ()

@@ -69,6 +69,8 @@ class CompileOptions:
             "none" leaves it out, and such runs are refused.
         specialize: sizes that the library has a variant of the model for, as texts such as "batch=1,8 seq=64..128":
             all combinations of a text, which runs with these sizes take; "@FILE" stands for a file's lines.
+        observed: files of what runs saw (``TORSHC_PROFILE``), or what their names begin with: the library has variants
+            for the sizes in which most time goes.
         accuracy: bounds what may be chosen of kernels whose results round otherwise than the model's products and sums
             do. "exact": none; "rounding": those whose expected error is no larger than that of plain sums in their
             type; a number: all with which the model's expected error is at most this part of its largest output. Empty
@@ -125,6 +127,7 @@ class CompileOptions:
     embed_weights: bool = False
     loose: str = "auto"
     specialize: tuple[str, ...] = ()
+    observed: tuple[Path, ...] = ()
     accuracy: str = ""
     exact_batches: bool = False
     precision: str = "f32"
@@ -153,8 +156,8 @@ class CompileOptions:
         _between("opt_level", self.opt_level, 0, 3)
         if self.train is not None and self.precision != "f32":
             raise ConfigError(f"--train with --precision {self.precision}", "leave it out: steps compute in f32")
-        if self.train is not None and self.specialize:
-            raise ConfigError("--train with --specialize", "leave it out: a step has one form")
+        if self.train is not None and (self.specialize or self.observed):
+            raise ConfigError("--train with --specialize or --observed", "leave it out: a step has one form")
         if not all(isinstance(text, str) for text in self.specialize):
             raise ConfigError(f"specialize is {self.specialize!r}", "give texts such as 'batch=1,8 seq=64..128'")
         if self.train is not None and self.named_weights:
@@ -200,7 +203,7 @@ class CompileOptions:
         for name in ("pipeline", "kernels", "tuning_records", "train", "workdir", "dump"):
             if fields.get(name) is not None:
                 fields[name] = _path(name, fields[name])
-        for name in {"rules", "ops"} & fields.keys():
+        for name in {"rules", "ops", "observed"} & fields.keys():
             given = fields[name]
             several = isinstance(given, Iterable) and not isinstance(given, str)
             fields[name] = tuple(_path(name, p) for p in (given if several else [given] if given else ()))

@@ -31,6 +31,7 @@ Size = Expr | int
 _SYMBOL_NAME = re.compile(r"k[A-Za-z0-9_]*\Z")
 _COMMENT = re.compile(r"[A-Za-z0-9 _,.:+\-<>()\[\]=']*\Z")
 _CPU_FEATURE = re.compile(r"[A-Za-z0-9._+\-]*\Z")
+_DIGEST = re.compile(r"([0-9a-f]{64})?\Z")
 _VERSION = re.compile(r"[a-z0-9]*\Z")
 
 CPU = 1  # DLPack's code of the processor
@@ -300,6 +301,7 @@ class HostProgram:
         state_header: what the files begin with that hold the states; empty without states.
         moves: new states that no step can write in their places, and these.
         interface_id: of the manifest's names, types and dimensions (:class:`torshc.base.manifest.Manifest`).
+        model_sha256: of the model's file, hexadecimal; empty where there was none.
         weights_bytes: of the weights in memory, 0 for none.
         file_bytes: payload of the weights file.
         stored: the weights, where the file holds some in a narrower type; empty where it is used as it is.
@@ -334,6 +336,7 @@ class HostProgram:
     state_header: str = ""
     moves: tuple[Move, ...] = ()
     interface_id: int = 0
+    model_sha256: str = ""
     weights_bytes: int = 0
     file_bytes: int = 0
     stored: tuple[Stored, ...] = ()
@@ -463,6 +466,8 @@ def check_program(program: HostProgram) -> None:
     for between in program.taken:
         if not 0 <= between.symbol < len(program.symbols) or not 0 <= between.least <= between.most <= SYMBOL_MAX:
             raise _bad(f"a variant for s{between.symbol} from {between.least} to {between.most}")
+    if not _DIGEST.match(program.model_sha256):
+        raise _bad(f"model {program.model_sha256[:200]!r}")
     if not _VERSION.match(program.version):
         raise _bad(f"version {program.version[:200]!r}")
     for feature in (*program.cpu_features, program.isa):

@@ -144,6 +144,8 @@ PLAN: list[Option] = [
     click.option("--specialize", multiple=True, metavar="NAME=SIZE,...",
                  help='Sizes to have variants of the model for, all combinations, as "batch=1,8 seq=64..128"; or '
                       "@FILE. Repeatable."),
+    click.option("--observed", type=FILE, multiple=True, metavar="FILE",
+                 help="Have variants for the sizes that took runs most time, by files of TORSHC_PROFILE. Repeatable."),
     BUDGET,
     click.option("--dump", type=FILE, metavar="DIR", help="Write the graph after each pass that changed it."),
 ]  # fmt: skip

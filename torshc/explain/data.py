@@ -195,11 +195,13 @@ class LooseInfo:
 class VariantInfo:
     """What there is for runs of some ``sizes`` ("batch=1 seq=128"): a form of the model, or ``why`` there is none.
 
+    ``seen`` says what profiles saw of these sizes, and is empty where a person named them.
     ``kernels`` counts those of its launches that the usual form lacks, ``weights_bytes`` what it alone reads of the
     weights, since its kernels want them in another order.
     """
 
     sizes: str
+    seen: str
     why: str
     launches: int = 0
     kernels: int = 0
@@ -345,8 +347,9 @@ def _launches_of(form: Compilation, usual: Compilation) -> tuple[int, int]:
 def _variant(compilation: Compilation, variant: Variant) -> VariantInfo:
     sizes, form = sizes_text(variant.sizes), variant.form
     if form is None:
-        return VariantInfo(sizes, variant.why)
-    return VariantInfo(sizes, "", *_launches_of(form, compilation), bytes_beside(form.program, compilation.program))
+        return VariantInfo(sizes, variant.seen, variant.why)
+    copied = bytes_beside(form.program, compilation.program)
+    return VariantInfo(sizes, variant.seen, "", *_launches_of(form, compilation), copied)
 
 
 def pass_infos(records: Iterable[PassRecord]) -> tuple[PassInfo, ...]:

@@ -96,10 +96,11 @@ def _launches(form: LooseInfo | VariantInfo) -> str:
 
 
 def _variant(variant: VariantInfo) -> str:
+    seen = f" ({variant.seen})" if variant.seen else ""
     if variant.why:
-        return f"none for {printable(variant.sizes)}: {printable(variant.why)}"
+        return f"none for {printable(variant.sizes)}{seen}: {printable(variant.why)}"
     copied = f", {bytes_text(variant.weights_bytes)} of weights in another order" if variant.weights_bytes else ""
-    return f"for {printable(variant.sizes)}: {_launches(variant)}{copied}"
+    return f"for {printable(variant.sizes)}{seen}: {_launches(variant)}{copied}"
 
 
 def _passes(passes: tuple[PassInfo, ...]) -> Iterator[str]:

@@ -112,11 +112,13 @@ class Variant:
 
     Attributes:
         sizes: of symbols, as they were asked for.
+        seen: what profiles saw of them; empty where a person named them.
         form: the model compiled once more with these; or None.
         why: why there is no such form, so that runs with these sizes take the usual one; empty where there is.
     """
 
     sizes: Case
+    seen: str = ""
     form: Compilation | None = None
     why: str = ""
 
@@ -397,7 +399,7 @@ def _loose(c: Compilation) -> LooseInfo | None:
 
 
 def _variants(c: Compilation) -> tuple[VariantInfo, ...]:
-    return tuple(VariantInfo(v.sizes, v.why, _form(v.form)) for v in c.variants)
+    return tuple(VariantInfo(v.sizes, v.seen, v.why, _form(v.form)) for v in c.variants)
 
 
 def _form(c: Compilation | None) -> FormInfo | None:

@@ -65,6 +65,7 @@ from .compilation import (
 from .forms import Pins, with_forms
 from .job import Job, jobs_of
 from .lowering import lower_groups, render_groups
+from .observed import observed_cases, read_profiles
 from .pinned import with_pinned
 from .tolerance import tolerances_of
 from .training import trained_model, training_graph
@@ -97,11 +98,15 @@ def _prepare(
     with spending(job.options.budget):
         if job.training is not None:
             return _training_step(source, job, job.training, clock)
-        cases = read_cases(job.options.specialize)
+        cases = dict.fromkeys(read_cases(job.options.specialize), "")
         graph = _imported(source, job.options, clock, weights)
         loose = graph.meetings
         fast = _compiled(graph, job, clock)
         again = None if isinstance(source, Graph) else partial(_form, source, job, clock, weights)
+        if job.options.observed:
+            profile = read_profiles(job.options.observed, model_sha256(source))
+            cases = {**dict(observed_cases(fast, profile)), **cases}
+            fast = dataclasses.replace(fast, warnings=(*fast.warnings, *profile.notes))
         return with_forms(fast, cases, loose, again)
 
 
@@ -317,7 +322,7 @@ def compile_model(
             arrays = (stored_parts(w, options.weights_dtype) for w in compilation.program.weights)
             weights = bundle.write_weights(arrays, embed=options.embed_weights)
         embedded = options.embed_weights and weights.bytes > 0
-        manifest = manifest_of(*versions)
+        manifest = dataclasses.replace(manifest_of(*versions), model_sha256=model_sha256(source))
         hosts = [_host(c, manifest, weights, embedded) for c in versions]
         library = ""
         if options.emit == "page":
@@ -333,6 +338,13 @@ def compile_model(
             bundle.add_text(SBOM, sbom_text(manifest, _hashes(source), bundle.folder))
         bundle.commit(manifest)
     return compilation
+
+
+def model_sha256(source: str | Path | bytes | Graph) -> str:
+    """SHA-256 of a model's file, without what lies beside it; empty for a graph."""
+    if isinstance(source, Graph):
+        return ""
+    return hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else file_sha256(Path(source))
 
 
 def _hashes(source: str | Path | bytes | Graph) -> dict[str, str]:
@@ -353,6 +365,7 @@ def _host(c: Compilation, manifest: Manifest, weights: WeightsInfo, embedded: bo
         variants=variants,
         loose=loose,
         interface_id=manifest.interface_id,
+        model_sha256=manifest.model_sha256,
         weights_bytes=memory_bytes(held, at) if stored else weights.bytes,
         file_bytes=weights.bytes,
         stored=stored,

@@ -6,7 +6,7 @@ The loose form is for runs in which a size is 1 and broadcasts, where the fast f
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from ..base.errors import ConfigError, ModelError, UnsupportedError, did_you_mean
 from ..base.manifest import SizeRange, sizes_text
@@ -20,12 +20,13 @@ Compiled = Callable[[str, Pins | None, frozenset[str]], Compilation]
 
 
 def with_forms(
-    fast: Compilation, cases: Sequence[Case], loose: frozenset[str], compiled: Compiled | None
+    fast: Compilation, cases: Mapping[Case, str], loose: frozenset[str], compiled: Compiled | None
 ) -> Compilation:
     """A compilation with the other forms of its model, or why there are none.
 
     Args:
-        cases: sizes to make variants for. Of two that fit a run the one that says more is better; then the first is.
+        cases: sizes to make variants for, and what profiles saw of each. Of two that fit a run the one that says more
+            is better; then the first is.
         loose: names of the dimensions that may be 1 in the loose form; none where there can be none.
         compiled: compiles the model once more: the name of the form, dimensions of inputs that are pinned, and names of
             dimensions that are sizes known only in a run. None where it cannot be imported again.
@@ -38,11 +39,16 @@ def with_forms(
     asked: list[tuple[Case, dict[str, tuple[int, int]]]] = []
     for case in sorted(cases, key=_width):
         sizes = _settled(case, fast)
-        if twin := next((sizes_text(other) for other, known in asked if known == sizes), ""):
-            raise ConfigError(f"--specialize gives {twin} twice, as {sizes_text(case)} is the same", "leave one out")
+        twin = next((other for other, known in asked if known == sizes), None)
+        if twin is not None and (cases[twin] or cases[case]):
+            continue
+        if twin is not None:
+            what = f"--specialize gives {sizes_text(twin)} twice, as {sizes_text(case)} is the same"
+            raise ConfigError(what, "leave one out")
         asked.append((case, sizes))
     other = _loose_form(fast, loose, compiled) if loose else None
     variants = [_variant(fast, case, sizes, k, compiled) for k, (case, sizes) in enumerate(asked) if compiled]
+    variants = [dataclasses.replace(v, seen=cases[v.sizes]) for v in variants]
     whole = dataclasses.replace(fast, loose=other, variants=tuple(variants))
     if len(whole.forms) == 1:
         return whole
@@ -94,7 +100,7 @@ def _variant(
     if form.program.steps == fast.program.steps and form.sources == fast.sources:
         return Variant(case, why="its kernels and their sizes are the same")
     form = dataclasses.replace(form, program=of_sizes(form.program, fast.program, sizes))
-    return Variant(case, form)
+    return Variant(case, form=form)
 
 
 def _why(error: ModelError | UnsupportedError) -> str:

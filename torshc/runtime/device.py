@@ -55,6 +55,7 @@ class Opened:
         threads: of a run on the processor.
         device: type and number of where it runs.
         stream: the caller's stream, 0 for the library's own.
+        profile: what the names of files begin with that tell what runs saw; None for what the environment says.
         of: the open model that this is a context of.
 
     Raises:
@@ -70,11 +71,12 @@ class Opened:
         threads: int,
         device: tuple[int, int],
         stream: int,
+        profile: bytes | None = None,
         of: Opened | None = None,
     ) -> None:
-        options = Options(ctypes.sizeof(Options), 0, threads, weights, device[1], stream or None)
-        if device[0] == CPU:  # libraries that know only the first fields are opened as they want it
-            options.size = Options.device.offset
+        options = Options(ctypes.sizeof(Options), 0, threads, weights, device[1], stream or None, profile)
+        if profile is None:  # libraries that know only the first fields are opened as they want it
+            options.size = (Options.device if device[0] == CPU else Options.profile_path).offset
         handle = c_void_p()
         if of is None:
             status = library.torshc_open(byref(options), byref(handle))

@@ -66,6 +66,7 @@ class Options(ctypes.Structure):
         ("weights_path", c_char_p),
         ("device", c_int32),
         ("stream", ctypes.c_void_p),
+        ("profile_path", c_char_p),
     )
 
 

@@ -52,6 +52,7 @@ def load(
     *,
     device: int = 0,
     stream: Any = None,
+    profile: str | os.PathLike[str] | None = None,
 ) -> Model:
     """Opens a bundle.
 
@@ -66,21 +67,26 @@ def load(
             library compares size and identity of the weights in any case.
         device: which card, for a bundle that runs on one.
         stream: the CUDA stream for all its work, a handle or a stream of torch or CuPy; its own when None.
+        profile: the model writes the sizes of its runs to a file for ``compile --observed``, whose name begins so, when
+            it is closed and now and then; when None, if the environment has ``TORSHC_PROFILE``. "" is none.
 
     Raises:
         BundleError: it is no bundle, was altered, or is for another machine; there is no driver, no card, or none that
             the bundle has code for.
-        RunError: ``threads`` is not 1 to 1024, or there is no such device.
+        RunError: ``threads`` is not 1 to 1024, there is no such device, or no folder for a profile.
     """
     folder = Path(path).absolute()
     check_threads(threads)
+    if profile and not Path(profile).absolute().parent.is_dir():
+        raise RunError(f"there is no folder for the profile {os.fspath(profile)!r}", "make it, or name another")
+    path_of_profile = None if profile is None else os.fsencode(profile)
     failure = BundleError(f"{folder} keeps being replaced while it is opened")
     known = False  # whether there has been a bundle
     for _ in range(_TRIES):
         seen = _identity(folder)
         known = known or seen is not None
         try:
-            model = _load(folder, threads, verify, device, stream)
+            model = _load(folder, threads, verify, device, stream, path_of_profile)
             if _identity(folder) == seen:
                 return model
             model.close()
@@ -92,7 +98,7 @@ def load(
     raise failure
 
 
-def _load(folder: Path, threads: int | None, verify: bool, device: int, stream: Any) -> Model:
+def _load(folder: Path, threads: int | None, verify: bool, device: int, stream: Any, profile: bytes | None) -> Model:
     manifest = read_manifest(folder)
     machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
     if manifest.arch != machine:
@@ -121,7 +127,7 @@ def _load(folder: Path, threads: int | None, verify: bool, device: int, stream: 
         _check_library(opened, manifest)
         file = os.fsencode(weights) if weights else None
         count = manifest.threads if threads is None else threads
-        found = Opened(opened, manifest.model, file, count, (place, device), handle)
+        found = Opened(opened, manifest.model, file, count, (place, device), handle, profile)
     except BaseException:
         opened.unload()
         raise

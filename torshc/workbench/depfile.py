@@ -11,11 +11,12 @@ from ..base.options import CompileOptions
 from ..base.variants import case_files
 from ..formats.files import model_files
 from ..ops import CustomOperators
+from ..pipeline.observed import profile_files
 
 
 def write_depfile(out: str, model: Path, options: CompileOptions, targets: Sequence[str] = ()) -> Path:
     """Writes ``OUT.d``: the bundle depends on the model, its external data, and the rules, pipeline, kernels,
-    tuning records, training step and files of sizes given.
+    tuning records, training step, files of sizes and profiles given.
 
     Args:
         out: the bundle as the user spelled it, which is how the makefile spells its target.
@@ -27,7 +28,7 @@ def write_depfile(out: str, model: Path, options: CompileOptions, targets: Seque
     """
     extra = [*options.rules, *options.ops, *filter(None, (options.pipeline, options.tuning_records, options.train))]
     extra += [f for o in CustomOperators(options.ops).of_files.values() for f in o.files]
-    extra += case_files(options.specialize)
+    extra += [*case_files(options.specialize), *profile_files(options.observed)]
     extra += sorted(p for p in options.kernels.glob("*/*") if p.is_file()) if options.kernels else []
     target = out.rstrip("/") or out
     path = Path(f"{target}.d")

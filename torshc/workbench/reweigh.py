@@ -96,6 +96,7 @@ def _as_compiled(options: CompileOptions, body: Mapping[str, Any]) -> CompileOpt
     known["weights_dtype"] = body["weights"].get("dtype", "f32")
     known["loose"] = "auto" if (body.get("loose") or {}).get("form") else "none"
     variants = (v["sizes"] for v in body.get("variants", ()))
+    known["observed"] = ()
     known["specialize"] = tuple(sizes_text(SizeRange(**r) for r in sizes) for sizes in variants)
     if others := body.get("other_versions"):
         known |= {"mcpu": "native", "isa": tuple(v["isa"]["mcpu"] for v in (body, *others))}

@@ -133,7 +133,9 @@ def tune_model(
     """
     target, options = _target(options, budget)
     began = time.monotonic()
-    compilation = prepare(path, dataclasses.replace(options, tuning_records=None, loose="none", specialize=()), say)
+    compilation = prepare(
+        path, dataclasses.replace(options, tuning_records=None, loose="none", specialize=(), observed=()), say
+    )
     sizes = Evaluator(choose_sizes(compilation, dims or {}))
     subjects = _subjects(compilation, sizes)
     if not subjects:

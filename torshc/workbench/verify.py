@@ -122,7 +122,7 @@ def verify_bundle(
     with load(bundle, max(threads, 1)) as model:
         of_variants = {size for sizes in model.variants for r in sizes for size in SIZES if r.least <= size <= r.most}
         usual = tuple(size for size in SIZES if size not in of_variants) or SIZES
-        found = []
+        found: list[Verdict] = []
         for at, defaults in ((dims or {}, usual), *((at, SIZES) for at in _at_variants(model, dims or {}))):
             if found and (inputs or against not in REFERENCES):
                 break  # what is given is for one run

@@ -143,9 +143,13 @@ typedef struct torshc_options {
     uint32_t flags;           /* 0 */
     int32_t threads;          /* of a run, the caller's included; 0: as many as the process may use. Fewer if refused */
     const char *weights_path; /* weights.bin, opened exactly as given; ignored by a library that embeds its weights */
-    /* Libraries for GPUs only. `size` may also be that of the fields before this line. */
+    /* Libraries for GPUs only. `size` may also be that of the fields before this line, or before profile_path. */
     int32_t device; /* which card, from 0 */
     void *stream;   /* the caller's stream for all work (cudaStream_t; 1 and 2 are CUDA's default streams), or NULL */
+    /* What runs see is written to files for `torshc compile --observed`, whose names begin so: a file for each model that
+     * is open, its contexts included. NULL for what the environment variable TORSHC_PROFILE says, "" for none. A file that
+     * cannot be written fails no run. */
+    const char *profile_path;
 } torshc_options;
 
 typedef struct torshc_model torshc_model;

@@ -131,12 +131,14 @@ int64_t t_integer(const void *data, int64_t i, torshc_dtype dtype) {
     }
 }
 
-/* Options with defaults for what was not given; the first version of them ended before `device`. */
+/* Options with defaults for what was not given; the first versions of them ended before `device` and `profile_path`. */
 int t_options(const torshc_options *given, torshc_options *options) {
     memset(options, 0, sizeof *options);
     if (!given)
         return TORSHC_OK;
-    if ((given->size != sizeof *given && given->size != offsetof(torshc_options, device)) || given->flags)
+    if ((given->size != sizeof *given && given->size != offsetof(torshc_options, device) &&
+         given->size != offsetof(torshc_options, profile_path)) ||
+        given->flags)
         return t_fail(TORSHC_E_ARGUMENT, "torshc_open: options of another version (size %u, flags %u)", given->size,
                       given->flags);
     memcpy(options, given, given->size);

@@ -65,6 +65,7 @@ static int share(t_model *head, const torshc_model *of, const torshc_options *op
     pthread_mutex_init(&head->shared->exchanging, NULL);
     head->shared->users = 1;
     head->shared->ordinal = options->device;
+    head->shared->observer = t_observe(options->profile_path);
     return t_first_weights(head->shared, options->weights_path);
 }
 
@@ -169,6 +170,7 @@ void torshc_close(torshc_model *m) {
     t_drop_weights(head->weights);
     if (last) {
         t_drop_weights(head->shared->weights);
+        t_end_observing(head->shared->observer);
         pthread_mutex_destroy(&head->shared->lock);
         pthread_mutex_destroy(&head->shared->exchanging);
         free(head->shared);
@@ -230,17 +232,25 @@ int torshc_workspace_size(const torshc_model *m, const torshc_tensor *inputs, in
 
 /* ---- runs ---- */
 
+/* When a run began; nobody asks without a profile. */
+static uint64_t begin_run(const t_model *head) { return head->shared->observer ? t_now() : 0; }
+
 /* Counts a run that succeeded, by its sizes; within its lock. */
-static void count_run(t_model *head, const int64_t *s) { head->ran[P->form ? s[P->form] : 0]++; }
+static void count_run(t_model *head, const int64_t *s, uint64_t began) {
+    head->ran[P->form ? s[P->form] : 0]++;
+    if (head->shared->observer)
+        t_note_run(head->shared->observer, s, began);
+}
 
 /* A script's results are its own; they are shown (`shown`), or copied to `outputs`. */
 static int run_script(torshc_model *m, const torshc_tensor *inputs, int32_t count, torshc_tensor *shown,
                       const torshc_tensor *outputs, int32_t output_count) {
     t_model *head = head_of(m);
     pthread_mutex_lock(&head->lock);
+    const uint64_t began = begin_run(head);
     const int status = t_end_script(m, P->script->run(head->frame, inputs, count, shown, outputs, output_count));
     if (!status)
-        count_run(head, P->script->sizes(head->frame));
+        count_run(head, P->script->sizes(head->frame), began);
     pthread_mutex_unlock(&head->lock);
     return status;
 }
@@ -290,13 +300,14 @@ static int run_program(torshc_model *m, const torshc_tensor *inputs, int32_t inp
                        int32_t output_count, t_span *work) {
     t_model *head = head_of(m);
     pthread_mutex_lock(&head->lock);
+    const uint64_t began = begin_run(head);
     int status = check_call(m, inputs, input_count, outputs, output_count, work);
     if (!status) {
         t_take_weights(head);
         status = t_run_on(m, work);
     }
     if (!status)
-        count_run(head, head->symbols);
+        count_run(head, head->symbols, began);
     pthread_mutex_unlock(&head->lock);
     return status;
 }

@@ -16,6 +16,9 @@ typedef struct {
     atomic_int users;
 } t_weights;
 
+/* t_observe.c: what runs of a model see. */
+typedef struct t_observer t_observer;
+
 /* What a model and its contexts have in common. Who closes last frees it. A run writes nothing here, so that contexts do
  * not take cache lines from each other. */
 typedef struct {
@@ -23,6 +26,7 @@ typedef struct {
     pthread_mutex_t lock;         /* held while the newest are put there or taken */
     pthread_mutex_t exchanging;   /* held while others are made of the newest */
     unsigned char *there;         /* on the device */
+    t_observer *observer;         /* NULL where nobody asked for a profile */
     int32_t ordinal;              /* which device */
     atomic_int users;
 } t_shared;
@@ -68,6 +72,18 @@ void t_take_weights(t_model *head);
 
 /* Drops weights; NULL does nothing. */
 void t_drop_weights(t_weights *weights);
+
+/* ---- t_observe.c ---- */
+
+/* What notes the runs of a model, in files whose names begin with `path`, or with what the environment says where that is
+ * NULL; NULL for nothing. */
+t_observer *t_observe(const char *path);
+
+/* Notes a run with these sizes, and when it began. */
+void t_note_run(t_observer *o, const int64_t *s, uint64_t began);
+
+/* Writes the file; NULL does nothing. */
+void t_end_observing(t_observer *o);
 
 /* ---- what each kind does ---- */
 

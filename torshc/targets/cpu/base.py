@@ -21,7 +21,16 @@ class CpuTarget(Target):
     options = frozenset({"cc", "mcpu", "triple", "exact_batches"})
     host = HostFiles(
         search=("c",),
-        sources=("t_host.c", "t_model.c", "t_open.c", "t_exchange.c", "t_check.c", "t_cpu.c", "t_pool.c"),
+        sources=(
+            "t_host.c",
+            "t_model.c",
+            "t_open.c",
+            "t_exchange.c",
+            "t_observe.c",
+            "t_check.c",
+            "t_cpu.c",
+            "t_pool.c",
+        ),
         headers=("model.h", "t_program.h", "t_model.h", "t_host.h", "t_pool.h"),
     )
 

@@ -299,6 +299,7 @@ HOST = HostFiles(
         "t_model.c",
         "t_open.c",
         "t_exchange.c",
+        "t_observe.c",
         "t_check.c",
         "t_cpu.c",
         "t_pool.c",
