@@ -75,22 +75,20 @@ static void cells_0(const struct call *c, struct run *w, int rows, int r0, int p
     for (int r = 0; r < rows; r++) {
         const int64_t t = w->at[r0 + r], n = w->n0 + r0 + r;
         const float *x = gates + (t * BATCH + n) * (DIRECTIONS * COLUMNS);
-        for (int u = 0; u < 16; u += 16) {
-            const int64_t unit = p * 16 + u, place = (r0 + r) * WIDE + unit;
-            if (unit >= HIDDEN) break;
-            const f32v x0 = t_load_f32(x + u), r0 = t_load_f32(sums + r * T_NR + u);
-            const f32v x1 = t_load_f32(x + 16 + u), r1 = t_load_f32(sums + r * T_NR + 16 + u);
-            const f32v x2 = t_load_f32(x + 32 + u), r2 = t_load_f32(sums + r * T_NR + 32 + u);
-            const f32v x3 = t_load_f32(x + 48 + u), r3 = t_load_f32(sums + r * T_NR + 48 + u);
-            const f32v old_c = t_load_f32(w->c + place);
-            const f32v new_c_0 = (t_sigmoid_f32((x2 + r2)) * old_c) + (t_sigmoid_f32((x0 + r0)) * t_tanh_f32((x3 + r3)));
-            const f32v new_c = new_c_0;
-            t_store_f32(w->c + place, new_c);
-            const f32v new_next_0 = t_sigmoid_f32((x1 + r1)) * t_tanh_f32(new_c);
-            const f32v new_next = new_next_0;
-            t_store_f32(w->next + place, new_next);
-            put(c, t, n, unit, new_next, HIDDEN - unit);
-        }
+        const int64_t unit = p * 16, place = (r0 + r) * WIDE + unit;
+        if (unit >= HIDDEN) continue;
+        const f32v x0 = t_load_f32(x), r0 = t_load_f32(sums + r * T_NR);
+        const f32v x1 = t_load_f32(x + 16), r1 = t_load_f32(sums + r * T_NR + 16);
+        const f32v x2 = t_load_f32(x + 32), r2 = t_load_f32(sums + r * T_NR + 32);
+        const f32v x3 = t_load_f32(x + 48), r3 = t_load_f32(sums + r * T_NR + 48);
+        const f32v old_c = t_load_f32(w->c + place);
+        const f32v new_c_0 = (t_sigmoid_f32((x2 + r2)) * old_c) + (t_sigmoid_f32((x0 + r0)) * t_tanh_f32((x3 + r3)));
+        const f32v new_c = new_c_0;
+        t_store_f32(w->c + place, new_c);
+        const f32v new_next_0 = t_sigmoid_f32((x1 + r1)) * t_tanh_f32(new_c);
+        const f32v new_next = new_next_0;
+        t_store_f32(w->next + place, new_next);
+        put(c, t, n, unit, new_next, HIDDEN - unit);
     }
 }
 
@@ -128,7 +126,7 @@ static void begin_run(const struct call *c, struct run *w) {
     }
 }
 
-void kb94e83cf5743(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k26af1a2cd02b(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t blocks = (BATCH + ROWS - 1) / ROWS;

@@ -7,7 +7,7 @@ T_FN float t_sigmoid_f32(float x) {
     return ((x < 0.0f) ? v0 : 1.0f) / (v0 + 1.0f);
 }
 
-extern "C" __global__ void __launch_bounds__(160) k7cbdf9772a98_kernel(const float *b0, float *b1, const float *b2) {
+extern "C" __global__ void __launch_bounds__(160) ke6e4313eabfc_kernel(const float *b0, float *b1, const float *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -29,18 +29,18 @@ extern "C" __global__ void __launch_bounds__(160) k7cbdf9772a98_kernel(const flo
         state_c[r][unit - first] = 0.0f;
     }
     float kept0[1][4][1] = {};
-#pragma unroll
-    for (int u = 0; u < 1; u++) {
-        const int unit = first + warp + u * 5;
-        if (unit >= 5) break;
-#pragma unroll
-        for (int i = 0; i < 1; i++) {
-            const int at = lane + i * 32;
-            if (at >= 5) continue;
-            kept0[u][0][i] = weights[unit * 5 + at];
-            kept0[u][1][i] = weights[(unit + 5) * 5 + at];
-            kept0[u][2][i] = weights[(unit + 10) * 5 + at];
-            kept0[u][3][i] = weights[(unit + 15) * 5 + at];
+    {
+        const int unit = first + warp;
+        if (unit < 5) {
+            {
+                const int e = lane;
+                if (e < 5) {
+                    kept0[0][0][0] = weights[unit * 5 + e];
+                    kept0[0][1][0] = weights[(unit + 5) * 5 + e];
+                    kept0[0][2][0] = weights[(unit + 10) * 5 + e];
+                    kept0[0][3][0] = weights[(unit + 15) * 5 + e];
+                }
+            }
         }
     }
     /* Thread r of each warp computes the cells of row r. */
@@ -49,57 +49,58 @@ extern "C" __global__ void __launch_bounds__(160) k7cbdf9772a98_kernel(const flo
     /* ---- step by step ---- */
     for (int step = 0; step < times; step++) {
         const int at = step;
+        {
+            const int unit = first + warp;
+            if (unit < 5) {
+                const int runs = lane < count;
+                float x0 = 0.0f;
+                float x1 = 0.0f;
+                float x2 = 0.0f;
+                float x3 = 0.0f;
+                if (runs) {
+                    const int place = (at * batch + n) * 20 + d * 20 + unit;
+                    x0 = b2[place];
+                    x1 = b2[place + 5];
+                    x2 = b2[place + 10];
+                    x3 = b2[place + 15];
+                }
+                float sum[4][2] = {};
+                {
+                    const int e = lane;
+                    if (e < 5) {
 #pragma unroll
-        for (int u = 0; u < 1; u++) {
-            const int unit = first + warp + u * 5;
-            if (unit >= 5) break;
-            const int runs = lane < count;
-            float x0 = 0.0f;
-            float x1 = 0.0f;
-            float x2 = 0.0f;
-            float x3 = 0.0f;
-            if (runs) {
-                const int place = (at * batch + n) * 20 + d * 20 + unit;
-                x0 = b2[place];
-                x1 = b2[place + 5];
-                x2 = b2[place + 10];
-                x3 = b2[place + 15];
-            }
-            float sum[4][2] = {};
+                        for (int r = 0; r < 2; r++) {
+                            const float x = hidden[now][r][e];
 #pragma unroll
-            for (int i = 0; i < 1; i++) {
-                const int e = lane + i * 32;
-                if (e >= 5) continue;
-#pragma unroll
-                for (int r = 0; r < 2; r++) {
-                    const float x = hidden[now][r][e];
-#pragma unroll
-                    for (int g = 0; g < 4; g++) {
-                        sum[g][r] += kept0[u][g][i] * x;
+                            for (int g = 0; g < 4; g++) {
+                                sum[g][r] += kept0[0][g][0] * x;
+                            }
+                        }
                     }
                 }
-            }
 #pragma unroll
-            for (int g = 0; g < 4; g++) {
+                for (int g = 0; g < 4; g++) {
 #pragma unroll
-                for (int r = 0; r < 2; r++) {
-                    const float all = t_warp_sum_f32(sum[g][r]);
-                    if (lane == r) sum[g][0] = all;
+                    for (int r = 0; r < 2; r++) {
+                        const float all = t_warp_sum_f32(sum[g][r]);
+                        if (lane == r) sum[g][0] = all;
+                    }
+                }
+                if (lane < count) {
+                    const int r = lane;
+                    const float r0 = sum[0][0];
+                    const float r1 = sum[1][0];
+                    const float r2 = sum[2][0];
+                    const float r3 = sum[3][0];
+                    const float old_c = state_c[r][unit - first];
+                    const float new_c = (t_sigmoid_f32((x2 + r2)) * old_c) + (t_sigmoid_f32((x0 + r0)) * t_tanh_f32((x3 + r3)));
+                    state_c[r][unit - first] = new_c;
+                    const float new_next = t_sigmoid_f32((x1 + r1)) * t_tanh_f32(new_c);
+                    hidden[1 - now][r][unit] = new_next;
+                    const int t = at;
+                    b1[5 * n + 10 * t + unit] = new_next;
                 }
             }
-            if (lane >= count) continue;
-            const int r = lane;
-            const float r0 = sum[0][0];
-            const float r1 = sum[1][0];
-            const float r2 = sum[2][0];
-            const float r3 = sum[3][0];
-            const float old_c = state_c[r][unit - first];
-            const float new_c = (t_sigmoid_f32((x2 + r2)) * old_c) + (t_sigmoid_f32((x0 + r0)) * t_tanh_f32((x3 + r3)));
-            state_c[r][unit - first] = new_c;
-            const float new_next = t_sigmoid_f32((x1 + r1)) * t_tanh_f32(new_c);
-            hidden[1 - now][r][unit] = new_next;
-            const int t = at;
-            b1[5 * n + 10 * t + unit] = new_next;
         }
         __syncthreads();
         now = 1 - now;
@@ -107,8 +108,8 @@ extern "C" __global__ void __launch_bounds__(160) k7cbdf9772a98_kernel(const flo
     /* ---- states at the end ---- */
 }
 
-extern "C" int k7cbdf9772a98(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int ke6e4313eabfc(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k7cbdf9772a98_kernel, (unsigned)blocks, 160, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
+    T_LAUNCH(ke6e4313eabfc_kernel, (unsigned)blocks, 160, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
     return (int)cudaGetLastError();
 }
