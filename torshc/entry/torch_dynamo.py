@@ -138,13 +138,16 @@ class _Run:
         self.known = lru_cache(maxsize=64)(self._known)
         self.inputs = [partial(_input, torch, port) for port in program.ports]
         self.results = [_result(r) for r in program.results]
-        self.tensor = _adopt if program.device == "cpu" else torch.from_dlpack
+        narrow = [spec.dtype == "bf16" for spec in model.outputs] if model is not None else []
+        on_processor = [_of_bf16 if n else torch.from_numpy for n in narrow]
+        self.adopt = on_processor if program.device == "cpu" else [torch.from_dlpack] * len(narrow)
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
         known = self.known(*(values[k] if d is None else values[k].shape[d] for k, d in self.symbols.values()))
         with self.no_grad():
             given = [take(values, known) for take in self.inputs]
-            made = [self.tensor(a) for a in self.model(*given)] if self.model is not None else []
+            arrays = self.model(*given) if self.model is not None else ()
+            made = [adopt(array) for adopt, array in zip(self.adopt, arrays, strict=True)]
             return [give(values, made, known) for give in self.results]
 
     def _known(self, *sizes: int) -> Known:
@@ -181,6 +184,13 @@ def _result(r: Result) -> Call:
     return give
 
 
+def _of_bf16(array: Any) -> Any:
+    """An array as a tensor on its memory, as ``torch.from_numpy`` makes of types that NumPy has itself."""
+    import torch  # optional package
+
+    return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
+
+
 def _in_order(tensor: Any, order: Order) -> Any:
     return tensor if order is None else tensor.permute(inverse(order))
 
@@ -196,12 +206,3 @@ def _run(torch: Any, step: Step, known: Known, *first: Any) -> Any:
         return [plain(a) for a in arg] if isinstance(arg, list | tuple) else arg
 
     return step.target(*first, *map(plain, step.args), **{k: plain(v) for k, v in step.kwargs.items()})
-
-
-def _adopt(array: Any) -> Any:
-    """An array of a run as a tensor on its memory."""
-    import torch  # optional package
-
-    if array.dtype.name != "bfloat16":
-        return torch.from_numpy(array)
-    return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
