@@ -40,6 +40,8 @@ UNSEEN = {
     "cuda/attention_group.j2": "prints 660 lines for the smallest model that it serves; groups.cu shows its products",
     "cuda/contraction_int4.j2": "takes weights of 4 bits as one format of models packs them",
     "llvm/conv.ll.j2": "prints 680 lines around the tile that gemm.ll shows",
+    "c/conv_weights.c.j2": "computes gradients, which no model that runs has",
+    "c/depthwise_weights.c.j2": "computes gradients, which no model that runs has",
     "c/custom.c.j2": "calls a user's own function",
     "cuda/custom.cu.j2": "calls a user's own function",
     "c/custom_call.j2": "calls a user's own function",

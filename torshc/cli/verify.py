@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0),
     help="Largest max|a-b| / max|b| of an output; by default what the rounding of its types explains, 1e-4 for f32.",
 )
-@flags.add(flags.INPUT, flags.DIMS, flags.SEED, flags.THREADS, *flags.MODEL, *flags.BUILD, flags.JSON)
+@flags.add(flags.INPUT, flags.DIMS, flags.SEED, flags.THREADS, *flags.MODEL, *flags.BUILD, flags.TRAIN, flags.JSON)
 def verify(
     model: Path,
     against: str,
@@ -46,17 +46,24 @@ def verify(
     """Compare MODEL, compiled, with a reference.
 
     Inputs that no file gives are random. Exit code 1: an output differs, or random inputs left nothing in it to
-    compare.
+    compare. With --train the outputs are the loss and the gradients of a step's weights, which are compared with those
+    in f64, and these with central differences.
     """
     from ..workbench.verify import verify_bundle, verify_model
 
     if bundle is not None and (idle := flags.given_here(given.keys() - {"ops"})):
         raise click.UsageError(f"--bundle is compiled already; leave out {', '.join(idle)}")
     options = flags.compile_options(given)
+    if options.train is not None and against != "reference":
+        raise click.UsageError("--against compares outputs; leave it out with --train")
     how: dict[str, Any] = {"dims": dims, "inputs": inputs, "seed": seed, "rtol": rtol, "threads": threads}
     with Progress(quiet=as_json) as progress:
         if bundle is not None:
             verdict = verify_bundle(model, bundle, against, **how, ops=options.ops)
+        elif options.train is not None:
+            from ..workbench.verify_training import verify_training
+
+            verdict = verify_training(model, options, progress, **how)
         else:
             verdict = verify_model(model, options, against, progress, **how)
     report(verdict, as_json)

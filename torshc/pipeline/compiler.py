@@ -295,6 +295,7 @@ def compile_model(
     options: CompileOptions,
     observer: Observer | None = None,
     test: Callable[[Compilation], Mapping[str, bytes]] | None = None,
+    training: Training | None = None,
 ) -> Compilation:
     """Compile a model and write its bundle.
 
@@ -302,12 +303,15 @@ def compile_model(
         source: path or bytes of an ONNX or JSON model, or a graph (which is changed).
         out: the bundle folder; replaced as a whole when it is a bundle already.
         test: gives the files of the bundle's ``test/``.
+        training: the step that the library makes, in place of that in a file.
 
     Raises:
         TorshcError: a member of the family, by cause; nothing is left half-written then.
     """
     options = dataclasses.replace(options, prefix=options.prefix or prefix_of(Path(out)))
     jobs = jobs_of(options)
+    if training is not None:
+        jobs = [dataclasses.replace(job, training=training) for job in jobs]
     toolchain = jobs[0].target.toolchain
     built = options.emit not in ("source", "page")
     tools = [toolchain.find(job.options, job.isa) for job in jobs] if built else []

@@ -1,0 +1,77 @@
+"""Gradients of compiled steps beside f64 and central differences: what agrees, and what a wrong one shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from onnx import helper
+
+from tests.support.compilers import needed
+from tests.training.networks import model, write_step
+from torshc.base.options import CompileOptions
+from torshc.cli import cli
+from torshc.ops.core.gradient import RULES, Backward
+from torshc.ops.core.tensor import Tensor
+from torshc.ops.math.linalg import MatMul
+from torshc.workbench.verify_training import verify_training
+
+STEP = "weights: '*'\nloss: cross_entropy\noptimizer: {adam: {learning_rate: 0.01}}\nclip_norm: 0.1\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """A model with a bias that a batch normalisation takes away, a normalisation and a Dropout; and a step of it."""
+    needed()
+    rng = np.random.default_rng(11)
+    weights = {"w": rng.standard_normal((6, 4)), "b": np.ones(4), "v": rng.standard_normal((4, 3))}
+    weights |= {"ratio": np.array(0.4), **{n: np.ones(4) for n in ("scale", "shift", "mean", "var")}}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Add", ["p", "b"], ["q"]),
+        helper.make_node("BatchNormalization", ["q", "scale", "shift", "mean", "var"], ["n"], "norm"),
+        helper.make_node("Tanh", ["n"], ["t"]),
+        helper.make_node("Dropout", ["t", "ratio"], ["d"], "drop"),
+        helper.make_node("MatMul", ["d", "v"], ["y"]),
+    ]
+    source = tmp_path / "m.onnx"
+    source.write_bytes(model(nodes, {"x": ["batch", 6]}, {"y": ["batch", 3]}, weights, np.float32))
+    return source, write_step(tmp_path, STEP)
+
+
+def test_a_step_agrees(files: tuple[Path, Path]) -> None:
+    source, step = files
+    verdict = verify_training(source, CompileOptions(train=step), dims={"batch": 9})
+    assert verdict.ok and [o.name for o in verdict.outputs] == ["loss", "w", "b", "v", "scale", "shift"]
+    # Some dozen roundings of f32, of 6e-8 each; of b, whose gradient is 0, as a part of the largest of all.
+    assert all(o.error < 1e-5 for o in verdict.outputs if o.name != "b")
+
+
+def test_a_wrong_gradient_is_told(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a product, whose rule is the same in f32 and in f64: only differences show it."""
+    right = RULES[MatMul]
+
+    def wrong(op: MatMul, at: Backward) -> list[Tensor | None]:
+        found = right(op, at)
+        assert not isinstance(found, Tensor) and found is not None
+        return [None if t is None else t * 1.01 for t in found]
+
+    monkeypatch.setitem(RULES, MatMul, wrong)
+    source, step = files
+    verdict = verify_training(source, CompileOptions(train=step), dims={"batch": 9})
+    bad = {o.name for o in verdict.outputs if "differences of the loss" in o.problem}
+    assert not verdict.ok and {"w", "v"} <= bad and "loss" not in bad
+
+
+def test_the_command_shows_each_weight(files: tuple[Path, Path]) -> None:
+    source, step = files
+    given = ["verify", str(source), "--train", str(step), "--dims", "batch=9"]
+    done = CliRunner().invoke(cli, given)
+    assert done.exit_code == 0 and "agrees with gradients in f64 and central differences" in done.output
+    shown = [line.split()[0] for line in done.output.splitlines() if line.endswith("ok")]
+    assert shown == ["loss", "w", "b", "v", "scale", "shift"]
+    assert CliRunner().invoke(cli, [*given, "--rtol", "0"]).exit_code == 1
+    refused = CliRunner().invoke(cli, [*given, "--against", "ort"])
+    assert refused.exit_code == 2 and "leave it out with --train" in refused.output
