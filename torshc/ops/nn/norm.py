@@ -272,10 +272,10 @@ class BatchNormalizationTraining(Formula):
         return [x.type, *running, *[TensorType(stash, x.shape[1:2])] * 2]
 
     def formula(self, x: Tensor, scale: Tensor, bias: Tensor, *running: Tensor) -> list[Tensor]:
-        wide, axes = _stash(x), _all_but_channels(x)
-        mean = wide.mean(axes)
+        wide, share = _stash(x), 1.0 / element(_elements_of_a_channel(x), F64)
+        mean = _scaled(_channel_sums(wide), share)
         centred = wide - mean
-        variance = (centred * centred).mean(axes)
+        variance = _scaled(_channel_sums(centred * centred), share)
         factor = _channels(scale, x.rank).cast(wide.dtype) * reciprocal(sqrt(variance + self.epsilon))
         y = (centred * factor + _channels(bias, x.rank).cast(wide.dtype)).cast(x.dtype)
         batch = [as_shape(v, x.shape[1:2]) for v in (mean, variance)]
@@ -293,13 +293,13 @@ class BatchNormalizationTraining(Formula):
 def _batch_gradient(op: BatchNormalizationTraining, at: Backward) -> list[Tensor | None]:
     """The gradient of x is y's less its mean and its part along the normalised x, as x moves the two statistics."""
     x, scale, bias = (at.operand(k) for k in range(3))
-    wide, axes = _stash(x), _all_but_channels(x)
+    wide = _stash(x)
     share = 1.0 / element(_elements_of_a_channel(x), F64)
     mean, variance = (_channels(v, x.rank) for v in at.outputs[3:5])
     inverse = reciprocal(sqrt(variance + op.epsilon))
     centred, g = wide - mean, at.gradient.cast(wide.dtype)
     normal = centred * inverse
-    down, along = g.sum(axes), (g * normal).sum(axes)
+    down, along = _channel_sums(g), _channel_sums(g * normal)
     slope = (g - (_scaled(down, share) + normal * _scaled(along, share))) * (
         _channels(scale, x.rank).cast(wide.dtype) * inverse
     )
@@ -317,12 +317,16 @@ def _batch_gradient(op: BatchNormalizationTraining, at: Backward) -> list[Tensor
     return [slope.cast(x.dtype), *by_channel, *kept]
 
 
-def _all_but_channels(x: Tensor) -> list[int]:
-    return [k for k in range(x.rank) if k != 1]
+def _channel_sums(x: Tensor) -> Tensor:
+    """Sums over all dimensions but the channels, which are kept: of each sample first.
+
+    So samples are independent tasks, and no sum is as long as a batch has pixels.
+    """
+    return (x.sum(range(2, x.rank)) if x.rank > 2 else x).sum(0)
 
 
 def _elements_of_a_channel(x: Tensor) -> Expr:
-    return product(x.shape[k] for k in _all_but_channels(x))
+    return product(d for k, d in enumerate(x.shape) if k != 1)
 
 
 def _scaled(x: Tensor, by: Scalar) -> Tensor:
