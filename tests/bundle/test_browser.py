@@ -73,7 +73,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     page(onnx.parser.parse_model(TWO).SerializeToString(), folder / "two")
     page(hostile().SerializeToString(), folder / "hostile")
     for name, text in (("rows", ROWS), ("planes", PLANES), ("dense", DENSE)):
-        page(onnx.parser.parse_model(text).SerializeToString(), folder / name)
+        sizes = ("n=4",) if name == "dense" else ()
+        page(onnx.parser.parse_model(text).SerializeToString(), folder / name, specialize=sizes)
     weights = folder / "short" / "weights.bin"
     weights.write_bytes(weights.read_bytes()[:-1000])
     return folder
@@ -158,25 +159,26 @@ def test_other_types_and_buffers_of_the_device(browser: Browser) -> None:
 
 
 @needs_browser
-def test_a_size_of_1_is_broadcast(browser: Browser) -> None:
-    """Runs take the loose form where only that fits, whose steps follow those of the fast one."""
+def test_runs_take_the_form_that_their_sizes_fit(browser: Browser) -> None:
+    """Their steps are numbered through: of the fast form, of its variant for 4 rows, and of the loose one."""
     found = script(browser, """
         const model = await m.load("/dense/");
         const numbers = (rows, columns) => Float32Array.from({ length: rows * columns }, (_, k) => k);
         const inputs = (n, m) => ({ x: numbers(n, 3), z: numbers(m, 2) });
         const all = [];
-        for (const [n, m] of [[4, 4], [4, 1], [1, 4], [4, 1], [1, 1]]) {
+        for (const [n, m] of [[4, 4], [4, 1], [1, 4], [4, 1], [1, 1], [3, 3]]) {
             const { y } = await model.run(inputs(n, m));
             all.push([n, m, Array.from(y.data), y.dims]);
         }
         const steps = async (n, m) => (await model.profile(inputs(n, m), 1)).map((x) => x.step);
-        return [all, await steps(4, 4), await steps(4, 1), await fault(() => model.run(inputs(4, 3)))];
+        const taken = [await steps(3, 3), await steps(4, 4), await steps(4, 1)];
+        return [all, ...taken, await fault(() => model.run(inputs(4, 3)))];
         """, "dense")  # fmt: skip
     for n, m, data, dims in found[0]:
         x, z = (np.arange(rows * columns).reshape(rows, columns) for rows, columns in ((n, 3), (m, 2)))
         np.testing.assert_array_equal(np.reshape(data, dims), x @ [[1, 2], [3, 4], [5, 6]] + z)
-    assert found[2][0] == found[1][-1] + 1
-    assert found[3] == "ModelError input: sizes do not fit: x.dims[0] == z.dims[0], but these are 4 and 3"
+    assert found[1][0] == 0 and found[2][0] == found[1][-1] + 1 and found[3][0] == found[2][-1] + 1
+    assert found[4] == "ModelError input: sizes do not fit: x.dims[0] == z.dims[0], but these are 4 and 3"
 
 
 @needs_browser

@@ -4,7 +4,7 @@ torshc-profile 1
 model 9fdee4589412...                         SHA-256 of the model's file
 sizes 0.0 0.1                                 places of symbols: dimension 0 of input 0, ...; 1[2] is an element
 others 0                                      runs with sizes beyond those of the lines below
-17 81230000 8 128                             runs, nanoseconds in all, sizes
+17 81230000 8 128                             runs, nanoseconds of all but the first, sizes
 end
 """
 
@@ -34,14 +34,15 @@ Sizes = tuple[tuple[Place, int], ...]
 
 @dataclass
 class Profile:
-    """What runs saw: how many had which sizes, and their nanoseconds; files add up in any order.
+    """What runs saw: how many had which sizes, and the nanoseconds of some of them; files add up in any order.
 
     Attributes:
-        runs, time: by the sizes of dimensions.
+        runs, timed, time: by the sizes of dimensions.
         notes: a line for each file that is of another model or version.
     """
 
     runs: dict[Sizes, int] = field(default_factory=lambda: defaultdict(int))
+    timed: dict[Sizes, int] = field(default_factory=lambda: defaultdict(int))
     time: dict[Sizes, int] = field(default_factory=lambda: defaultdict(int))
     notes: list[str] = field(default_factory=list)
 
@@ -109,6 +110,7 @@ def _add(profile: Profile, lines: Sequence[str]) -> bool:
             return False
         key = tuple((place, size) for place, size in zip(dims, sizes, strict=True) if place is not None)
         profile.runs[key] += runs
+        profile.timed[key] += runs - 1
         profile.time[key] += time
     return True
 
@@ -116,7 +118,7 @@ def _add(profile: Profile, lines: Sequence[str]) -> bool:
 def observed_cases(compilation: Compilation, profile: Profile) -> list[tuple[Case, str]]:
     """Sizes that variants are worth, those of most time first, and what was seen of each.
 
-    Where runs were not timed, as on a card, their operations stand for the time. As many are taken as the budget
+    Where no runs were timed, as on a card, their operations stand for the time. As many are taken as the budget
     ``observed`` says, of those with a hundredth of the time at least.
     """
     timed = any(profile.time.values())
@@ -124,7 +126,8 @@ def observed_cases(compilation: Compilation, profile: Profile) -> list[tuple[Cas
     for key, runs in profile.runs.items():
         case = _case(compilation, key)
         if case is not None:
-            weight = profile.time[key] if timed else runs * _operations(compilation, case)
+            weight = profile.time[key] * runs // max(profile.timed[key], 1)
+            weight = weight if timed else runs * _operations(compilation, case)
             seen = found.setdefault(case, [0, 0])
             seen[0] += runs
             seen[1] += weight

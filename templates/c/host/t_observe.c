@@ -1,7 +1,7 @@
 /* What runs see, for `torshc compile --observed`: sizes, how often, and how long such runs took in all.
  *
  * An open model has a file, which it writes when it is closed, when the process ends, and now and then in between. The
- * text of several files adds up in any order: a line for each combination of sizes, with its runs and nanoseconds. */
+ * text of several files adds up in any order: a line for each combination of sizes, with its runs and their nanoseconds. */
 #define _GNU_SOURCE
 #include "t_model.h"
 
@@ -16,7 +16,8 @@
 enum { FIRST_ROWS = 64, MOST_ROWS = 4096, TAIL = 64 };
 static const uint64_t EVERY = UINT64_C(20000000000); /* nanoseconds between two times that it writes */
 
-/* A row is the sizes of a run, then how many there were and their nanoseconds; one without runs is free. */
+/* A row is the sizes of a run, then how many there were and the nanoseconds of all but the first, which reads weights and
+ * memory that nobody touched before; one without runs is free. */
 struct t_observer {
     t_observer *next;
     atomic_int used;
@@ -143,7 +144,7 @@ static int name_files(t_observer *o, const char *path) {
 
 t_observer *t_observe(const char *path) {
     path = path ? path : getenv("TORSHC_PROFILE");
-    if (!path || !*path || !*P->model)
+    if (!path || !*path || !P->model || !*P->model)
         return NULL;
     t_observer *o = take_observer();
     if (!o)
@@ -172,7 +173,7 @@ void t_note_run(t_observer *o, const int64_t *s, uint64_t began) {
         o->count += (size_t)fresh;
         memcpy(row, s, (size_t)P->symbols * sizeof *s);
         row[P->symbols]++;
-        row[P->symbols + 1] += P->device == TORSHC_CPU ? (int64_t)(now - began) : 0;
+        row[P->symbols + 1] += P->device == TORSHC_CPU && !fresh ? (int64_t)(now - began) : 0;
     }
     o->changed = 1;
     if (now - o->written > EVERY)

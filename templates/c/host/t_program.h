@@ -181,7 +181,7 @@ typedef struct {
     const t_port *input, *output;
     const t_symbol *symbol;
     uint64_t interface_id;           /* of the manifest's names, types and dimensions */
-    const char *model;               /* SHA-256 of the model's file; "" where there was none */
+    const char *model;               /* SHA-256 of the model's file; "" or NULL where there was none */
     uint64_t weights_bytes;          /* in memory */
     uint64_t file_bytes, weights_id; /* payload of the file, without the footer */
     int32_t stored_count;            /* 0 where the file is used as it is */
