@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +163,23 @@ def test_verify_compares_each_variant_and_the_usual_form(tmp_path: Path) -> None
     other.graph.initializer[0].raw_data = (2 * W).astype(np.float32).tobytes()
     onnx.save(other, tmp_path / "other.onnx")
     assert len(verify_bundle(tmp_path / "other.onnx", tmp_path / "m.tsc").differing) == 3
+
+
+def test_compile_says_which_variants_there_are(tmp_path: Path) -> None:
+    onnx.save(DENSE, tmp_path / "m.onnx")
+    asked = ["--specialize", "n=1", "--specialize", "seq=2..4", "--emit", "source"]
+    command = [
+        sys.executable,
+        "-m",
+        "torshc",
+        "compile",
+        str(tmp_path / "m.onnx"),
+        "-o",
+        str(tmp_path / "m.tsc"),
+        *asked,
+    ]
+    why = "no size of it is one number, so its kernels would be the same"
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["variants"] == {"n=1": "", "seq=2..4": why}
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert f"no variant for seq=2..4: {why}" in done.stderr

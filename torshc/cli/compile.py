@@ -74,6 +74,7 @@ def compile(
     A bundle is a folder with the library, its C headers, its weights and manifest.json, and a package for CMake and
     pkg-config. With --train the library trains the model instead of running it.
     """
+    from ..base.manifest import sizes_text
     from ..bundle.names import STAND_IN, prefix_of
     from ..explain import printable
     from ..pipeline.compiler import compile_model
@@ -101,7 +102,8 @@ def compile(
         echo_json(_summary(done, out, seconds))
     elif not is_quiet():
         click.echo(f"{style(printable(out), bold=True)}: {_line(done, seconds)}")
-        show_warnings((*done.warnings, *done.refusals))
+        lacking = (f"no variant for {sizes_text(v.sizes)}: {v.why}" for v in done.variants if v.why)
+        show_warnings((*done.warnings, *done.refusals, *lacking))
         if not options.prefix and prefix_of(Path(out)) == STAND_IN and Path(out).stem != "model":
             why = f"as {Path(out).stem!r} holds characters that C's names cannot have"
             show_warnings([f"its C functions and its header are called {STAND_IN}, {why}; --prefix NAME names them"])
@@ -112,6 +114,8 @@ def compile(
 
 
 def _summary(done: Compilation, out: str, seconds: float) -> dict[str, Any]:
+    from ..base.manifest import sizes_text
+
     symbols = [s for unit in done.units for s in unit.symbols]
     return {
         "bundle": out,
@@ -122,6 +126,7 @@ def _summary(done: Compilation, out: str, seconds: float) -> dict[str, Any]:
         "warnings": list(done.warnings),
         "weights_bytes": done.weights_bytes,
         "weights_by_name": {w.name: w.why for w in done.named},
+        "variants": {sizes_text(v.sizes): v.why for v in done.variants},
         "seconds": seconds,
         "stages": dict(done.seconds),
     }
