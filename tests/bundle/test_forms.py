@@ -48,7 +48,7 @@ static int run(two_model *m, int64_t a, int64_t b)
 
 int main(int argc, char **argv)
 {
-    const torshc_options options = {sizeof options, 0, 2, argv[argc - 1], 0, NULL};
+    const torshc_options options = {.size = sizeof options, .threads = 2, .weights_path = argv[argc - 1]};
     two_model *m, *context;
     if (two_open(&options, &m) || two_context_new(m, NULL, &context))
         return puts(two_last_error());

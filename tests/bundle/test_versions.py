@@ -40,7 +40,7 @@ int main(int argc, char **argv)
 {
     const float x[] = {1, 2, 3, 4};
     float y[12];
-    torshc_options options = {sizeof options, 0, 1, argv[argc - 1], 0, NULL};
+    torshc_options options = {.size = sizeof options, .threads = 1, .weights_path = argv[argc - 1]};
     both_model *model;
     both_tensors t = {0};
     if (both_open(&options, &model)) {
