@@ -274,10 +274,10 @@ class BatchNormalizationTraining(Formula):
     def formula(self, x: Tensor, scale: Tensor, bias: Tensor, *running: Tensor) -> list[Tensor]:
         wide, share = _stash(x), 1.0 / element(_elements_of_a_channel(x), F64)
         mean = _scaled(_channel_sums(wide), share)
-        centred = wide - mean
+        centred = wide - mean  # of the variance alone, so that no kernel stores it
         variance = _scaled(_channel_sums(centred * centred), share)
         factor = _channels(scale, x.rank).cast(wide.dtype) * reciprocal(sqrt(variance + self.epsilon))
-        y = (centred * factor + _channels(bias, x.rank).cast(wide.dtype)).cast(x.dtype)
+        y = _affine(wide, factor, _channels(bias, x.rank).cast(wide.dtype) - mean * factor).cast(x.dtype)
         batch = [as_shape(v, x.shape[1:2]) for v in (mean, variance)]
         towards = [batch[0], _scaled(batch[1], self.correction(x))]
         pairs = zip(running, towards, strict=True)
@@ -297,18 +297,17 @@ def _batch_gradient(op: BatchNormalizationTraining, at: Backward) -> list[Tensor
     share = 1.0 / element(_elements_of_a_channel(x), F64)
     mean, variance = (_channels(v, x.rank) for v in at.outputs[3:5])
     inverse = reciprocal(sqrt(variance + op.epsilon))
-    centred, g = wide - mean, at.gradient.cast(wide.dtype)
-    normal = centred * inverse
-    down, along = _channel_sums(g), _channel_sums(g * normal)
-    slope = (g - (_scaled(down, share) + normal * _scaled(along, share))) * (
-        _channels(scale, x.rank).cast(wide.dtype) * inverse
-    )
+    g = at.gradient.cast(wide.dtype)
+    down, along = _channel_sums(g), _channel_sums(g * _affine(wide, inverse, -(mean * inverse)))
+    factor = _channels(scale, x.rank).cast(wide.dtype) * inverse
+    tilt = factor * inverse * _scaled(along, share)
+    slope = g * factor + _affine(wide, -tilt, mean * tilt - factor * _scaled(down, share))
     moved, direct = at.gradients[1:3], list(at.gradients[3:5])
     for k, by in enumerate((element(1.0, F64), op.correction(x))):  # the running ones move with the batch's
         if (g_moved := moved[k]) is not None:
             more = _scaled(g_moved.cast(wide.dtype) * (1.0 - op.momentum), by)
             direct[k] = more if (before := direct[k]) is None else before + more
-    for g_direct, change in zip(direct, (None, centred * 2.0), strict=True):
+    for g_direct, change in zip(direct, (None, (wide - mean) * 2.0), strict=True):
         if g_direct is not None:
             each = _scaled(_channels(g_direct, x.rank), share)
             slope = slope + (each if change is None else each * change)
