@@ -1,4 +1,4 @@
-"""PyTorch's programs and modules as ONNX models, through ``torch.onnx.export``. torshc does not depend on PyTorch."""
+"""PyTorch's programs as ONNX models, through ``torch.onnx.export``. torshc does not depend on PyTorch."""
 
 from __future__ import annotations
 
@@ -23,12 +23,8 @@ def is_program(model: Any) -> bool:
     )
 
 
-def to_onnx(model: Any, inputs: tuple[Any, ...] = ()) -> Any:
-    """An ``onnx.ModelProto`` of a module, or of an exported program, whose dynamic dimensions stay symbolic.
-
-    Args:
-        model: a module in evaluation mode, or a ``torch.export.ExportedProgram``.
-        inputs: example tensors of a module.
+def to_onnx(model: Program) -> Any:
+    """An ``onnx.ModelProto`` of an exported program, whose dynamic dimensions stay symbolic.
 
     Raises:
         RunError: PyTorch cannot export it.
@@ -37,7 +33,7 @@ def to_onnx(model: Any, inputs: tuple[Any, ...] = ()) -> Any:
 
     try:
         with redirect_stdout(io.StringIO()), torch.no_grad():  # the exporter tells of its steps
-            return torch.onnx.export(model, inputs, dynamo=True, verbose=False).model_proto
+            return torch.onnx.export(model, (), dynamo=True, verbose=False).model_proto
     except Exception as error:  # PyTorch raises what comes, for operators and for packages that are not there
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise RunError(f"torch.onnx.export failed: {reason}", "pip install onnxscript, if that is missing") from error
