@@ -104,6 +104,23 @@ def test_a_triangle_of_compared_ranges_is_causal(shift: int, causal: bool) -> No
     assert f"causal={causal}" in str(attention(graph))
 
 
+@pytest.mark.parametrize(("shift", "upper", "causal"), [(0, False, True), (1, False, False), (1, True, True)])
+def test_a_triangle_of_symbolic_sizes_is_causal(shift: int, upper: bool, causal: bool) -> None:
+    """As exporters of symbolic shapes write it: what is kept, or what is hidden."""
+    m = Model()
+    q, k, v = (m.input("b", H, "s", D) for _ in range(3))
+    at = m("Range", start=dims(0)[0], step=dims(1)[0], count=dims("s")[0])
+    keys, rows = (m("Reshape", at, shape=dims(*shape)) for shape in ((1, 1, 1, "s"), (1, 1, "s", 1)))
+    shifted = m("Add", rows, m.const(shift, "i64"))
+    keep = m("LessOrEqual", shifted, keys) if upper else m("LessOrEqual", m("Add", keys, m.const(shift, "i64")), rows)
+    zero, low = m.const(0.0), m.const(-3.4e38)
+    mask = m("Where", keep, *((low, zero) if upper else (zero, low)))
+    scores = m("Add", m("MatMul", q, m("Transpose", k, perm=(0, 1, 3, 2))), mask)
+    graph = m.done(m("MatMul", softmax(m, scores, True), v))
+    run_one("recognise_attention", graph, OPTIONS)
+    assert f"causal={causal}" in str(attention(graph))
+
+
 @pytest.mark.parametrize(("low", "found"), [(-np.inf, True), (-3.4e38, True), (-10000.0, False)])
 def test_scores_chosen_by_a_condition(low: float, found: bool) -> None:
     m = Model()

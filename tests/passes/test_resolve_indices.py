@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from torshc.expr import DTYPES, dim, max_of, min_of
 from torshc.ops.tensor.index import Gather
 
 from ..support.pass_graphs import Model, dims, lines, names, run_pass
@@ -28,6 +29,21 @@ def test_resolve_indices_of_an_exported_mask() -> None:
         %3 = Expand[shape=(batch, seq, seq)](%2) : bool[batch, seq, seq]
         out  %3
     """)
+
+
+def test_running_sums_of_zeros_are_zeros() -> None:
+    """As exporters tell packed sequences apart: positions that go on by ones jump nowhere."""
+    m = Model()
+    x, seq = m.input("seq"), dim("seq")
+    at, some = m("Range", start=dims(0)[0], step=dims(1)[0], count=seq), min_of(seq, 1)
+    first = m("Sub", m("Slice", at, starts=dims(0), sizes=(some,), steps=(1,)), m.const(1, "i64"))
+    joined, size = m("Concat", first, at, axis=0), (max_of(seq + some - 1, 0),)
+    parts = [m("Slice", joined, starts=dims(k), sizes=size, steps=(1,)) for k in (0, 1)]
+    jumps = m("Not", m("Equal", m("Sub", parts[1], parts[0]), m.const(1, "i64")))
+    sums = [m("CumSum", m("Cast", v, to=DTYPES["i64"]), axis=0) for v in (jumps, at)]
+    graph = m.done(*(m("Equal", v, m.const(0, "i64")) for v in sums), x)
+    run_pass("resolve_indices", graph)
+    assert [v.producer.op.name for v in graph.outputs[:2] if v.producer] == ["Expand", "Equal"]
 
 
 def test_resolve_indices_of_a_uniform_table() -> None:

@@ -19,6 +19,7 @@ from .fusion_rules import Fuse, FusionRule
 from .interpret import CannotEvaluate, run_node
 from .manager import graph_pass
 from .match import Match, Search, covers, match
+from .resolve_indices import element_of
 from .rules import rules_of
 from .walk import Site, walk
 
@@ -145,19 +146,34 @@ def _mask(site: Site, found: Match) -> Value | None:
 
 
 def _is_causal(mask: Value, scores: Value) -> bool:
-    """Whether the mask is a constant that hides what comes after each position, and nothing else."""
-    shape = scores.type.static_shape
-    if shape is None or shape[-1] != shape[-2] or mask.type.static_shape is None:
+    """Whether the mask hides what comes after each position, and nothing else, whatever the inputs hold."""
+    square = scores.shape[-2:]
+    if square[0] is not square[1] or mask.shape[-2:] != square:
         return False
-    known = _known(mask) if mask.type.static_shape[-2:] == shape[-2:] else None
+    if mask.type.static_shape is None:
+        return _hides_future(mask)
+    known = _known(mask)
     if known is None:
         return False
-    future = np.triu(np.ones(shape[-2:], np.bool_), 1)
-    squares = known.reshape(-1, *shape[-2:])
+    shape = known.shape[-2:]
+    future = np.triu(np.ones(shape, np.bool_), 1)
     return all(
         bool(np.all(x[future] <= _HIDDEN[mask.dtype]) and np.all(x[~future] == 0))
-        for x in (square.astype(np.float32) for square in squares)
+        for x in (each.astype(np.float32) for each in known.reshape(-1, *shape))
     )
+
+
+def _hides_future(mask: Value) -> bool:
+    """Whether an element is 0 where its key is no later than its row, and hides the score elsewhere, in these words."""
+    element, (*_, row, key) = element_of(mask)
+    if element.op != "select" or element.args[0].op not in ("le", "lt"):
+        return False
+    (holds, *choices), low = element.args, _HIDDEN[mask.dtype]
+    distance = holds.args[1] - holds.args[0] - int(holds.op == "lt")  # it holds where this is no less than 0
+    numbers = [x.data if x.op == "const" and isinstance(x.data, int | float) else math.nan for x in choices]
+    if distance is key - row - 1:
+        distance, numbers = row - key, numbers[::-1]
+    return distance is row - key and numbers[0] == 0 and numbers[1] <= low
 
 
 def _known(value: Value, depth: int = _DEEP) -> Array | None:

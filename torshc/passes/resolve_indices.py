@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..base.options import CompileOptions
-from ..expr import DTYPES, Expr, as_int, axis, const, load, rebuild
+from ..expr import DTYPES, Expr, as_int, axis, const, dim, dims_of, load, min_of, rebuild, substitute
 from ..expr import walk as scan
 from ..graph import Builder, Graph, Patch, Value
+from ..ops.tensor.index import CumSum
 from ..ops.tensor.view import Expand, Reshape, Transpose
 from .manager import graph_pass
 from .walk import Site, walk
@@ -51,8 +52,7 @@ def _rule(site: Site, known: Known) -> Patch | None:
         return None
     if node.op.name not in _GATHERS and (out.dtype.is_float or node.op.family != "pointwise"):
         return None
-    at = tuple(const(0) if as_int(d) == 1 else axis(f"i{k}", d) for k, d in enumerate(out.shape))
-    found = _Reader(out, known).element(out, at)
+    found, at = element_of(out, known)
     if found.op == "const":
         return site.replace(_spread(site.builder, found, out))
     if found.op != "load":
@@ -65,6 +65,16 @@ def _rule(site: Site, known: Known) -> Patch | None:
     return site.replace(new) if new is not None and new.type == out.type else None
 
 
+def element_of(value: Value, known: Known | None = None) -> tuple[Expr, tuple[Expr, ...]]:
+    """An element of a value over the axes that are its index, and these: as far as constants and places decide it.
+
+    Args:
+        known: what was found for others before.
+    """
+    at = tuple(const(0) if as_int(d) == 1 else axis(f"i{k}", d) for k, d in enumerate(value.shape))
+    return _Reader(value, {} if known is None else known).element(value, at), at
+
+
 class _Reader:
     """Elements of values as expressions, through the nodes that make them."""
 
@@ -72,9 +82,12 @@ class _Reader:
         self.steps = 0
         self.shape = out.shape
         self.known = known
-        # Where an element of the result is computed, its dimensions are no 0.
-        facts = (d > 0 for d in out.shape)
-        self.nonempty = {fact: const(True) for fact in facts if fact.op != "const"}
+        # Where an element of the result is computed, its dimensions are no 0, nor are the sizes that would make them 0.
+        sizes = {
+            dim(name) for d in out.shape for name in dims_of(d) if as_int(substitute(d, {dim(name): const(0)})) == 0
+        }
+        facts = {d > 0: const(True) for d in (*out.shape, *sizes)} | {min_of(n, 1): const(1) for n in sizes}
+        self.nonempty = {fact: known for fact, known in facts.items() if fact.op != "const"}
 
     def element(self, value: Value, at: tuple[Expr, ...]) -> Expr:
         """The element at an index; a load where nothing more is known."""
@@ -89,8 +102,13 @@ class _Reader:
             number = _uniform(value)
             return const(number, dtype) if number is not None else load(value, at, dtype)
         node = value.producer
-        if node is None or self.steps >= _STEPS or node.op.family not in ("pointwise", "view", "nest"):
+        if node is None or self.steps >= _STEPS or node.op.family not in ("pointwise", "view", "nest", "scan"):
             return load(value, at, dtype)
+        if isinstance(node.op, CumSum):  # of zeros there are zeros
+            along = node.op.axis
+            anywhere = (*at[:along], axis("sum", value.shape[along]), *at[along + 1 :])
+            term = self.element(node.operands[0], anywhere)
+            return const(0, dtype) if term is const(0, dtype) else load(value, at, dtype)
         if node.op.name in _GATHERS and any(map(_depends_on_data, at)):  # it was looked at itself: no more is known
             return load(value, at, dtype)
         nest = node.op.nest(node, node.outputs.index(value))
@@ -104,11 +122,19 @@ class _Reader:
             return self.element(operand, index)
 
         body = nest.body(at, (), read)
-        body = rebuild(body, self.nonempty.get)
+        body = rebuild(rebuild(body, self.nonempty.get), _goes_on)
         # Arithmetic on elements, and elements at places that are elements, stay where they are: of use here are only
         # numbers, places, and elements at places that are known before a run.
         parts = body.args if body.op == "load" else (body,)
         return load(value, at, dtype) if any(map(_depends_on_data, parts)) else body
+
+
+def _goes_on(e: Expr) -> Expr | None:
+    """What has a value of its own at the first place, as a Concat has, but the one that the rest has there too."""
+    if e.op != "select" or e.args[0].op != "lt" or e.args[0].args[1] is not const(1):
+        return None
+    place, first, rest = e.args[0].args[0], rebuild(e.args[1], _goes_on), rebuild(e.args[2], _goes_on)
+    return rest if place.op == "axis" and substitute(rest, {place: const(0)}) is first else None
 
 
 def _depends_on_data(e: Expr) -> bool:
