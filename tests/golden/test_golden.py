@@ -61,7 +61,7 @@ def generated(case: Case, target: str) -> tuple[list[str], list[str]]:
         policy_of(options, pipeline), max_buffers=kind.max_buffers, horizontal_fusion=kind.horizontal_fusion
     )
     plan = make_plan(finalise(graph, policy))
-    made = kind(Machine(lanes=16, slack=case.slack, archs=case.archs, extras=case.extras))
+    made = kind(Machine(lanes=16, slack=case.slack, archs=case.archs, extras=case.extras, by_size=False))
     kernels = [k for group in plan.groups for k in made.lower(graph, group, plan.storage)]
     return [k.template.split(".")[0] for k in kernels], [made.render(k).source for k in kernels]
 

@@ -24,6 +24,7 @@ import pytest
 
 from tests.emulation.emulated import BIN, missing
 from torshc.base.folders import scratch_folder
+from torshc.expr import const
 from torshc.graph import Graph
 from torshc.kernels.base import Kernel
 from torshc.kernels.machine import Machine
@@ -87,14 +88,14 @@ class Launch:
 
     kernel: Kernel
     source: str
-    library: Path
+    library: Path | None
     symbol: str
     pointers: Any
     dims: Any
     blocks: int
 
     def run(self) -> None:
-        """Launches it in this process."""
+        """Launches it in this process, unless its sizes leave it out."""
         if self.blocks == 0:
             return
         library = ctypes.CDLL(str(self.library))
@@ -145,13 +146,14 @@ class GridProgram(Planned):
         super().__init__(graph, dims, target or find_target("cuda")(Machine()), limits, plan, guarded)
 
     def _prepare(self, kernel: Kernel, made: Rendered) -> Launch:
+        launched = number(kernel.if_launched(const(1)), self.dims_of) == 1
         return Launch(
             kernel,
             made.source,
-            compile_grid(made.source),
+            compile_grid(made.source) if launched else None,
             made.symbol,
             *self._arguments(kernel, made),
-            number(kernel.tasks, self.dims_of),
+            number(kernel.if_launched(kernel.tasks), self.dims_of),
         )
 
     def run(self, *inputs: Array) -> list[Array]:
@@ -164,5 +166,5 @@ class GridProgram(Planned):
 
 
 def templates(program: GridProgram) -> list[str]:
-    """The template of each kernel."""
-    return [k.template.removesuffix(".j2") for k in program.kernels]
+    """The template of each kernel that the program's sizes launch."""
+    return [x.kernel.template.removesuffix(".j2") for x in program.launches if x.library is not None]

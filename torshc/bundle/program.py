@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..base.budget import budget, remedy
 from ..base.errors import UnsupportedError
-from ..expr import BOOL, STRING, Expr, as_int, call, const, dims_of, is_nonnegative, walk
+from ..expr import BOOL, STRING, Expr, as_int, call, const, dims_of, is_nonnegative, select, walk
 from ..graph import Graph, Value
 from ..kernels.base import Buffer as Part
 from ..kernels.base import Kernel, Operand, Packed, Temporary
@@ -306,7 +306,7 @@ class Assembler:
             p.symbol,
             buffers,
             p.dims,
-            p.kernel.tasks,
+            p.kernel.if_launched(p.kernel.tasks),
             p.kernel.scratch,
             p.comment,
             p.threads,
@@ -333,7 +333,16 @@ class Assembler:
                 if {out, source} <= life.keys() and min(life[out]) == k == max(life[source]):
                     self.home[out] = source
                     life[source] += life.pop(out)
-        return [Item(o, _nbytes(o), min(at), max(at)) for o, at in life.items()]
+        return [Item(o, self._in_use(o, at), min(at), max(at)) for o, at in life.items()]
+
+    def _in_use(self, o: Operand, at: Sequence[int]) -> Expr:
+        """Bytes of an operand that the launches `at` touch: none of a temporary where none of these is made."""
+        if not isinstance(o, Temporary):
+            return _nbytes(o)
+        used = const(False)
+        for k in at:
+            used = used | self.placed[k].kernel.when
+        return select(used, _nbytes(o), const(0))
 
     def _require_memory(self, items: Sequence[Item]) -> None:
         """Refuse a model whose run would need more memory than machines have.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..base.manifest import sizes_text
 from ..bundle.shared_weights import bytes_beside
+from ..expr import const, to_text
 from ..graph import Node, Value
 from ..pipeline.fitting import NoSizes
 from ..plan.group import REASONS, Boundary, Group, operator_of
@@ -85,6 +86,7 @@ class KernelInfo:
         tasks, scratch: number of independent tasks and bytes of scratch a thread, likewise.
         pinned: the file that a person edited in place of the generated source, or empty.
         tuned: the choices of a tuning record that it was made with, or empty.
+        when: the sizes for which it is launched, where others of its group serve the rest; empty for all.
     """
 
     symbol: str
@@ -98,6 +100,7 @@ class KernelInfo:
     scratch: int | str
     pinned: str = ""
     tuned: str = ""
+    when: str = ""
 
 
 @dataclass(frozen=True)
@@ -303,7 +306,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         dims=sizes.values,
         imported_nodes=compilation.imported_nodes,
         optimised_nodes=len(graph.nodes),
-        launches=len(symbols),
+        launches=sum(sizes.total([k.if_launched(const(1))]) for u in compilation.units for k in u.kernels),
         distinct_kernels=len(set(symbols)),
         passes=pass_infos(compilation.records),
         groups=tuple(map(describe.group, compilation.units, compilation.accuracy.groups)),
@@ -429,14 +432,15 @@ class _Describer:
             symbol,
             kernel.kind,
             kernel.template,
-            self.sizes.total([kernel.flops]),
-            self.sizes.total([kernel.nbytes]),
+            self.sizes.total([kernel.if_launched(kernel.flops)]),
+            self.sizes.total([kernel.if_launched(kernel.nbytes)]),
             plain(kernel.flops),
             plain(kernel.nbytes),
             plain(kernel.tasks),
             plain(kernel.scratch),
             self.pinned.get(file, ""),
             tuned,
+            "" if kernel.when is const(True) else to_text(kernel.when),
         )
 
     def stops(self, group: Group) -> tuple[Stop, ...]:

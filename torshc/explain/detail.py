@@ -64,6 +64,8 @@ def _kernel(k: KernelInfo) -> Iterator[str]:
         yield from paragraph("pinned", printable(k.pinned), indent=4, hang=9)
     if k.tuned:
         yield from paragraph("tuned", k.tuned, indent=4, hang=9)
+    if k.when:
+        yield from paragraph("when", printable(k.when), indent=4, hang=9)
     yield from paragraph("flops", _both(k.flops_text, flops_text(k.flops)), indent=4, hang=9)
     yield from paragraph("bytes", _both(k.bytes_text, bytes_text(k.bytes)), indent=4, hang=9)
     yield from paragraph("flop/B", intensity(k.flops, k.bytes), indent=4, hang=9)

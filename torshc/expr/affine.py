@@ -77,6 +77,12 @@ def aligned(e: Expr, lane: Expr, lanes: int) -> bool:
     return all(c % lanes == 0 or (atoms == (lane,) and c == 1) for atoms, c in poly_of(e).items())
 
 
+def rises(stride: Expr, lanes: int) -> bool:
+    """Whether a stride is surely a multiple of `lanes`, and above 0 where no size is 0."""
+    terms = poly_of(stride)
+    return bool(terms) and all(c > 0 and c % lanes == 0 for c in terms.values())
+
+
 def can_join(outer: Expr, inner: Expr, roots: Iterable[Expr]) -> bool:
     """Whether every index runs on from the end of `inner` to the next step of `outer`, so the two are one axis."""
     for e in roots:
@@ -94,4 +100,4 @@ def join(outer: Expr, inner: Expr, joined: Expr, e: Expr) -> Expr:
     return substitute(e, {outer: const(0), inner: joined})
 
 
-__all__ = ["aligned", "can_join", "contains", "index_roots", "join", "split_axis", "strides_along"]
+__all__ = ["aligned", "can_join", "contains", "index_roots", "join", "rises", "split_axis", "strides_along"]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ..expr import DType, Expr, as_int, const
+from ..expr import DType, Expr, as_int, const, select
 from ..graph import Value
 
 AT_ONCE = 1 << 22  # elements of a weight that are packed in one go
@@ -99,6 +99,7 @@ class Kernel:
         tasks: number of independent pieces of work.
         scratch: bytes of scratch for each thread.
         flops, nbytes: arithmetic operations and bytes moved at the least, for people and for the roofline.
+        when: sizes of a run for which it is launched, where others of its group serve the rest; true for all.
     """
 
     kind: ClassVar[str] = ""
@@ -108,6 +109,11 @@ class Kernel:
     tasks: Expr
     flops: Expr
     nbytes: Expr
+    when: Expr = field(default=const(True), kw_only=True)
+
+    def if_launched(self, size: Expr) -> Expr:
+        """A size that counts where the kernel is launched, else 0."""
+        return select(self.when, size, const(0))
 
     @property
     def trips(self) -> int:
@@ -150,7 +156,7 @@ class Kernel:
         return expressions_in([getattr(self, name) for name in text_fields(self)])
 
 
-_APART = ("buffers", "flops", "nbytes")
+_APART = ("buffers", "flops", "nbytes", "when")
 
 
 def text_fields(kernel: Kernel) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
-from ..expr import const, min_of
+from ..expr import Expr, call, const, min_of
 from ..graph import Graph, Value
 from ..plan.group import Group, expand
 from .base import Kernel
@@ -18,6 +19,23 @@ def idle_when_empty(kernel: Kernel) -> Kernel:
             total = total + (b.operand.type.size if isinstance(b.operand, Value) else b.operand.nbytes)
     tasks = kernel.tasks * min_of(total, const(1))
     return kernel if tasks is kernel.tasks else dataclasses.replace(kernel, tasks=tasks)
+
+
+def first_of(choices: Sequence[tuple[Expr, Kernel]], by_size: bool) -> list[Kernel]:
+    """Kernels of which a run launches the first whose condition holds for its sizes.
+
+    Args:
+        by_size: whether there may be several; else what only a run's sizes decide does not hold.
+    """
+    choices = [(holds, kernel) for holds, kernel in choices if by_size or holds.op == "const"]
+    found: list[Kernel] = []
+    left = const(True)
+    for holds, kernel in choices:
+        when = left & holds
+        if when is not const(False):
+            found.append(dataclasses.replace(kernel, when=when))
+        left = left & call("not", holds)
+    return found
 
 
 def expanded(graph: Graph, group: Group) -> Group:

@@ -49,6 +49,7 @@ class Machine:
         archs: of the devices that are compiled for, as their tools call them ("sm_90a"); empty where nothing is known.
         device: what these devices have in common.
         version: what tells kernels for this processor from those for others in one library.
+        by_size: whether run-time sizes may choose among several kernels, which take longer to compile.
         choices: values of parameters of templates in place of those that lowerings choose (``torshc tune``).
         extras: instruction sets beyond those that ``lanes`` implies, as compilers call them ("avx512bf16").
     """
@@ -62,6 +63,7 @@ class Machine:
     archs: tuple[str, ...] = ()
     device: Device = Device()
     version: str = ""
+    by_size: bool = True
     choices: tuple[tuple[str, Choice], ...] = ()
     extras: tuple[str, ...] = ()
 

@@ -178,7 +178,7 @@ class KernelBench:
             places = (ctypes.c_void_p * max(len(kernel.buffers), 1))(*map(self._place, kernel.buffers))
             dims = (ctypes.c_int64 * max(len(made.dims), 1))(*map(self._size, made.dims))
             kept += [places, dims]
-            step.kernel, step.tasks = order[made.symbol], self._size(kernel.tasks)
+            step.kernel, step.tasks = order[made.symbol], self._size(kernel.if_launched(kernel.tasks))
             step.buf, step.dim = ctypes.addressof(places), ctypes.addressof(dims)
             step.scratch = self._get(self._size(kernel.scratch))
 

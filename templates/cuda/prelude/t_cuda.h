@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #define T_FN static __device__ __forceinline__
+#define T_SIZE_FN static __device__ __host__ __forceinline__
 #ifdef T_EMULATED
 #include <math.h>
 #include <string.h>

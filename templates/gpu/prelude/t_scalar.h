@@ -41,6 +41,9 @@
 #ifndef T_INDEX
 #define T_INDEX int64_t
 #endif
+#ifndef T_SIZE_FN
+#define T_SIZE_FN T_FN /* of functions of sizes, which launchers compute too */
+#endif
 
 /* X(dtype, scalar type) */
 #if T_HAS_F64
@@ -226,16 +229,16 @@ T_EACH_UNSIGNED_WIDE(T_DEF_UNSIGNED)
 /* Index arithmetic rounds down; a division by 0 gives 0, which only an empty tensor ever asks for. It may be about data
  * too, so it wraps: the least number has no negative. */
 typedef T_INDEX t_index;
-T_FN t_index t_ineg_(t_index a) { return (t_index)(0 - (uint64_t)a); }
-T_FN t_index t_iabs(t_index a) { return a < 0 ? t_ineg_(a) : a; }
-T_FN t_index t_iquot(t_index a, t_index b) { return b == 0 ? 0 : b == -1 ? t_ineg_(a) : a / b; }
-T_FN t_index t_idiv(t_index a, t_index b) {
+T_SIZE_FN t_index t_ineg_(t_index a) { return (t_index)(0 - (uint64_t)a); }
+T_SIZE_FN t_index t_iabs(t_index a) { return a < 0 ? t_ineg_(a) : a; }
+T_SIZE_FN t_index t_iquot(t_index a, t_index b) { return b == 0 ? 0 : b == -1 ? t_ineg_(a) : a / b; }
+T_SIZE_FN t_index t_idiv(t_index a, t_index b) {
     if (b == 0 || b == -1) return t_iquot(a, b);
     return a / b - ((a % b != 0) & ((a < 0) != (b < 0)));
 }
-T_FN t_index t_imod(t_index a, t_index b) { return b == 0 ? a : b == -1 ? 0 : a - t_idiv(a, b) * b; }
-T_FN t_index t_imin(t_index a, t_index b) { return a < b ? a : b; }
-T_FN t_index t_imax(t_index a, t_index b) { return a > b ? a : b; }
+T_SIZE_FN t_index t_imod(t_index a, t_index b) { return b == 0 ? a : b == -1 ? 0 : a - t_idiv(a, b) * b; }
+T_SIZE_FN t_index t_imin(t_index a, t_index b) { return a < b ? a : b; }
+T_SIZE_FN t_index t_imax(t_index a, t_index b) { return a > b ? a : b; }
 /* `total` cut in `parts` near-equal pieces: start of piece i; the first total % parts are one longer. */
 T_FN t_index t_cut(t_index total, t_index parts, t_index i) {
     return i * (total / parts) + t_imin(i, total % parts);

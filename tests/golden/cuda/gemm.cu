@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) kcb521b2a3ad4_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
+extern "C" __global__ void __launch_bounds__(128, 4) ka2756f4a0c5c_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
     const int64_t block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -11,8 +11,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) kcb521b2a3ad4_kernel(const 
     __shared__ packet a_tile[2][32][17], b_tile[2][32][9];
     /* ---- this block's tile ---- */
     const int64_t rows = s0, columns = 37;
-    const int64_t tiles_m = (rows + 63) / 64, tiles_n = (columns + 31) / 32;
-    const int64_t tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
+    const int tiles_m = (int)((rows + 63) / 64), tiles_n = (int)((columns + 31) / 32);
+    const int64_t tile_n = (int)block % tiles_n, tile_m = (int)block / tiles_n % tiles_m;
     const int warp = tid / 32, lane = tid % 32;
     const int first_row = warp * 16 + lane / 8 * 4;
     const int first_column = lane % 8 * 4;
@@ -110,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) kcb521b2a3ad4_kernel(const 
     }
 }
 
-extern "C" int kcb521b2a3ad4(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(kcb521b2a3ad4_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
+extern "C" int ka2756f4a0c5c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(ka2756f4a0c5c_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -3,7 +3,7 @@
 #include "t_packet.h"
 
 [[max_total_threads_per_threadgroup(128)]]
-kernel void k9095f385f855(
+kernel void kf197d36a3416(
     device const float *b0 [[buffer(0)]],
     device const float *b1 [[buffer(1)]],
     device const float *b2 [[buffer(2)]],
@@ -17,8 +17,8 @@ kernel void k9095f385f855(
     threadgroup packet a_tile[2][32][17], b_tile[2][32][9];
     /* ---- this block's tile ---- */
     const int64_t rows = s0, columns = 37;
-    const int64_t tiles_m = (rows + 63) / 64, tiles_n = (columns + 31) / 32;
-    const int64_t tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
+    const int tiles_m = (int)((rows + 63) / 64), tiles_n = (int)((columns + 31) / 32);
+    const int64_t tile_n = (int)block % tiles_n, tile_m = (int)block / tiles_n % tiles_m;
     const int warp = tid / 32, lane = tid % 32;
     const int first_row = warp * 16 + lane / 8 * 4;
     const int first_column = lane % 8 * 4;

@@ -226,7 +226,7 @@ GROUP_SHAPES: list[list[Shape]] = [
 @pytest.fixture
 def groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attention is given to groups of four warps, though there is little of it; two blocks share the bands."""
-    monkeypatch.setattr(lowering, "suits_groups", lambda *_: True)
+    monkeypatch.setattr(lowering, "suits_groups", lambda *_: const(True))
     monkeypatch.setattr(GroupAttention, "blocks", 2)
 
 
@@ -275,6 +275,23 @@ def test_results_of_halves_leave_in_whole_sectors() -> None:
     close(program.run(*given)[0].astype(np.float32), expected(*given, scale=0.3), 2**-9)
 
 
+def test_sizes_of_a_run_choose_bands() -> None:
+    """Each length has one kernel: groups of warps where they fill the card, else bands of fewer queries."""
+    target, taken = CudaTarget(Machine(archs=("sm_90a",))), dict[int, str]()
+    target.machine = replace(target.machine, device=replace(target.machine.device, units=8))
+    for length in (0, 1, 2, 7, 40, 129, 250):
+        m, shape = Maker(), (2, length, 64)
+        values = [m.input("b", "s", 64, dtype=F16) for _ in range(3)]
+        program = GridProgram(m.output(attention(m, *values, scale=0.3)), {"b": 2, "s": length}, target)
+        (launched,) = (x for x in program.launches if x.library is not None)
+        taken[length] = f"{launched.kernel.template} {launched.kernel.tile.rows}"  # type: ignore[attr-defined]
+        given = [random(RNG, shape).astype(np.float16) for _ in range(3)]
+        close(program.run(*given)[0].astype(np.float32), expected(*given, scale=0.3), 2**-9)
+    assert (
+        taken[250] == "attention_group.j2 128" and taken[7] == "attention_mma.j2 16" and len(set(taken.values())) >= 3
+    )
+
+
 @pytest.mark.parametrize(
     ("shape", "units", "wanted"),
     [((8, 128, 64), 16, True), ((8, 128, 64), 17, False), ((8, 70, 64), 4, False), ((8, 128, 20), 4, False)],
@@ -288,7 +305,7 @@ def test_when_groups_are_worth_it(shape: Shape, units: int, wanted: bool) -> Non
     program = GridProgram(m.output(attention(m, *values, out="f32")), DIMS, target)
     assert ("attention_group" in templates(program)) is wanted
     (kernel,) = program.kernels
-    assert not isinstance(kernel, MmaAttention) or suits_groups(kernel, target.machine.device) is wanted
+    assert not isinstance(kernel, MmaAttention) or suits_groups(kernel, target.machine.device) is const(wanted)
 
 
 def from_packed(m: Maker, x: Value) -> Graph:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.seeded import seeded
-from torshc.expr import F16, F32, DType
+from torshc.expr import F16, F32, DType, const
 from torshc.kernels.base import Kernel
 from torshc.pipeline.records import Choices
 from torshc.targets.gpu import attention as lowering
@@ -81,7 +81,7 @@ def test_bands_on_tensor_cores(choices: Choices, depth: int) -> None:
 @pytest.mark.parametrize("choices", variants_of("attention_group.j2"))
 @pytest.mark.parametrize("depth", [64, 128])
 def test_groups(choices: Choices, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lowering, "suits_groups", lambda *_: True)
+    monkeypatch.setattr(lowering, "suits_groups", lambda *_: const(True))
     kernel = check([(2, 130, depth), (2, 300, depth), (2, 300, depth)], choices, F16, depth == 64, "sm_90a")
     assert isinstance(kernel, GroupAttention) and kernel.shared <= MEMORY
     wanted = dict(choices)
@@ -91,11 +91,11 @@ def test_groups(choices: Choices, depth: int, monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_does_not_fit_is_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four stages of 128 keys, and a band of 128 queries with 128 keys, are more than shared memory holds."""
-    monkeypatch.setattr(lowering, "suits_groups", lambda *_: True)
+    monkeypatch.setattr(lowering, "suits_groups", lambda *_: const(True))
     shapes: list[Shape] = [(2, 130, 128), (2, 300, 128), (2, 300, 128)]
     kernel = check(shapes, (("keys", (128,)), ("stages", (4,))), F16, arch="sm_90a")
     assert isinstance(kernel, GroupAttention) and (kernel.tile.keys, kernel.stages) == (128, 2)
-    monkeypatch.setattr(lowering, "suits_groups", lambda *_: False)
+    monkeypatch.setattr(lowering, "suits_groups", lambda *_: const(False))
     kernel = check(shapes, (("keys", (128,)), ("tile", (4, 2))), F16)
     assert isinstance(kernel, MmaAttention) and kernel.tile.keys == 32
     wide = check([(2, 9, 200), (2, 9, 200), (2, 9, 200)], (("tile", TILES[0].sizes),))

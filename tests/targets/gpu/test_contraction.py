@@ -12,7 +12,7 @@ from torshc.expr import BF16, F16, F32, F64, I32, DType, as_int, const
 from torshc.kernels.machine import Device, Machine
 from torshc.targets.gpu import contraction
 from torshc.targets.gpu.contraction import EXACT
-from torshc.targets.gpu.contraction_choice import GROUP_EXACT, choose_mma_tile, choose_tile, joins
+from torshc.targets.gpu.contraction_choice import GROUP_EXACT, Cut, choose, float_tiles, joins, mma_tiles
 from torshc.targets.gpu.contraction_kernels import ContractionKernel, GroupMmaKernel
 from torshc.targets.gpu.contraction_tiles import (
     GROUP_TILES,
@@ -136,8 +136,8 @@ def test_convolution_on_tensor_cores(case: Case, dtype: DType) -> None:
 
 def forced(monkeypatch: pytest.MonkeyPatch, tile: AnyTile, splits: int) -> None:
     """From now on products have this tile."""
-    chooser = "choose_tile" if isinstance(tile, (GridTile, Tf32Tile, Tf32GroupTile)) else "choose_mma_tile"
-    monkeypatch.setattr(contraction, chooser, lambda *_, **__: (tile, splits))
+    monkeypatch.setattr(contraction, "choose", lambda *_, **__: (tile, splits))
+    monkeypatch.setattr(contraction, "choose_by_size", lambda *_, **__: (Cut(tile, splits),))
 
 
 @pytest.mark.parametrize("splits", [1, 3])
@@ -327,14 +327,14 @@ def test_groups_of_four_warps(
 @pytest.mark.parametrize("shape", [("s", 72), ("b", "s", 72)], ids=str)
 @pytest.mark.parametrize(("dtype", "tile"), [(F16, GROUP_TILES[-1]), (F32, TF32_GROUP_TILES[-1])], ids=str)
 def test_groups_over_symbolic_sizes(monkeypatch: pytest.MonkeyPatch, dtype: DType, tile: AnyTile, shape: Shape) -> None:
-    """Rows whose number only a run knows are brought by threads, the weights by the card."""
+    """Both factors are brought by the card, rows whose number only a run knows too."""
     forced(monkeypatch, tile, 1)
     dims, maker = {"b": 3, "s": 50}, Maker()
     left, right = random(RNG, sizes(shape, dims), dtype.numpy), random(RNG, (72, 80), dtype.numpy)
     product = maker.add("MatMul", maker.input(*shape, dtype=dtype), maker.constant(right), out="f32")
     program = GridProgram(maker.output(product), dims, HOPPER)
     (kernel,) = program.kernels
-    assert isinstance(kernel, GroupMmaKernel) and list(kernel.copied) == ["b"]
+    assert isinstance(kernel, GroupMmaKernel) and list(kernel.copied) == ["a", "b"]
     # Products of 16-bit floats are exact in f32, those of floats 2^-22 from it; the sums have 72 terms of f32.
     close(program.run(left)[0], left.astype(np.float64) @ right.astype(np.float64), 1e-5)
 
@@ -366,10 +366,11 @@ def test_what_groups_multiply() -> None:
     """Products whose factors are read in whole packets, where all cards are Hopper's."""
     large, small = (1, 4096, 4096, 4096), (1, 128, 128, 256)
     device = Device(132, 48 * 1024, tensor=True, groups=True)
-    assert choose_mma_tile(device, large)[0] in GROUP_TILES
-    assert choose_mma_tile(device, small)[0] in GROUP_TILES
+    assert choose(device, large, mma_tiles(device))[0] in GROUP_TILES
+    assert choose(device, small, mma_tiles(device))[0] in GROUP_TILES
+    ampere = replace(device, groups=False)
     for size in (large, small):
-        assert choose_mma_tile(replace(device, groups=False), size)[0] in MMA_TILES
+        assert choose(ampere, size, mma_tiles(ampere))[0] in MMA_TILES
     for k, template in ((512, "contraction_group"), (500, "contraction_mma")):
         maker = Maker()
         x, y = maker.input(1024, k, dtype=F16), maker.input(k, 2000, dtype=F16)
@@ -457,8 +458,9 @@ def test_integers_are_rows() -> None:
 def test_the_choice_of_tiles(sizes_: tuple[int | None, ...], wanted: bool) -> None:
     """Few tiles cut their sums until the card is busy; many tiles do not."""
     device = Device(132, 48 * 1024)
-    tile, splits = choose_tile(device, sizes_, F32)
+    tile, splits = choose(device, sizes_, float_tiles(device, F32, sizes_[3]))
     assert tile.shared(4) <= device.shared
     assert (splits > 1) == wanted
-    small, _ = choose_tile(Device(132, 32 * 1024), sizes_, F32)
+    other = Device(132, 32 * 1024)
+    small, _ = choose(other, sizes_, float_tiles(other, F32, sizes_[3]))
     assert small.shared(4) <= 32 * 1024

@@ -1,14 +1,18 @@
-"""What kernels of groups of warps leave out where sizes are known, on the emulator, against NumPy."""
+"""What kernels of groups of warps leave out where sizes are known, and which are launched else: on the emulator."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.support.seeded import seeded
-from torshc.expr import F16
+from torshc.expr import F16, F32, DType
+from torshc.kernels.base import Packed
 from torshc.kernels.machine import Machine
 from torshc.targets.gpu import contraction
+from torshc.targets.gpu.contraction_choice import Cut
 from torshc.targets.gpu.contraction_kernels import GroupMmaKernel
 from torshc.targets.gpu.contraction_tiles import GROUP_TILES
 from torshc.targets.gpu.cuda.target import CudaTarget
@@ -28,7 +32,8 @@ CHECK, LINES = "column >= columns) continue;", "3, {})"  # in the text of a kern
 def test_few_rows(monkeypatch: pytest.MonkeyPatch, rows: int | str, columns: int, splits: int) -> None:
     """Copies bring no more rows than there are; nothing asks for the last row or column where tiles are whole."""
     tile = GROUP_TILES[-1]
-    monkeypatch.setattr(contraction, "choose_mma_tile", lambda *_, **__: (tile, splits))
+    monkeypatch.setattr(contraction, "choose", lambda *_, **__: (tile, splits))
+    monkeypatch.setattr(contraction, "choose_by_size", lambda *_, **__: (Cut(tile, splits),))
     maker, count = Maker(), rows if isinstance(rows, int) else 33
     left, right = random(RNG, (count, 640), np.float16), random(RNG, (640, columns), np.float16)
     bias = random(RNG, (columns,))
@@ -41,3 +46,26 @@ def test_few_rows(monkeypatch: pytest.MonkeyPatch, rows: int | str, columns: int
     assert ("const float *__restrict__ b2" in text) == (splits < 12)  # the bias, else added by a second kernel
     assert ("__cluster_dims__(3, 1, 1)" in text) == (splits == 3)
     close(program.run(left)[0], left.astype(np.float64) @ right.astype(np.float64) + bias, 1e-5)
+
+
+SMALL = replace(HOPPER.machine.device, units=4)  # so that few rows fill it
+
+
+@pytest.mark.parametrize("dtype", [F16, F32], ids=repr)
+def test_sizes_of_a_run_choose_a_kernel(dtype: DType) -> None:
+    """A launch, and one more where pieces of sums are joined apart; equal weights whichever it is."""
+    target = CudaTarget(HOPPER.machine)
+    target.machine = replace(target.machine, device=SMALL)
+    right, taken = random(RNG, (640, 136), dtype.numpy), set[str]()
+    for rows in (0, 1, 2, 7, 65, 129, 500):
+        maker, left = Maker(), random(RNG, (rows, 640), dtype.numpy)
+        y = maker.add("MatMul", maker.input("s", 640, dtype=dtype), maker.constant(right), out="f32")
+        program = GridProgram(maker.output(maker.add("Relu", y)), {"s": rows}, target)
+        launched = [x for x in program.launches if x.library is not None]
+        assert [x.kernel.template for x in launched][1:] in ([], ["map.j2"])
+        assert len({b.operand for k in program.kernels for b in k.buffers if isinstance(b.operand, Packed)}) == 1
+        taken.add(launched[0].symbol)
+        expected = np.maximum(left.astype(np.float64) @ right.astype(np.float64), 0)
+        # Products of 16-bit floats are exact in f32, those of two tf32 for each float 2^-22 from it; 640 terms of f32.
+        close(program.run(left)[0], expected, 1e-5)
+    assert len(taken) >= 3

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import Expr, as_int, ceil_div
+from ...expr import Expr, as_int, ceil_div, const
 from ...graph import Value
 from ...kernels.attention import AttentionBase, attention_base, walked_operand
 from ...kernels.base import Kernel
 from ...kernels.heavy import Strided, is_empty
+from ...kernels.lower import first_of
 from ...kernels.machine import Choice, Machine
 from ...kernels.nest import Buffers
 from ...ops.core.base import Index
@@ -19,7 +20,7 @@ from ...plan.storage import Storage
 from .attention_row import attention_by_rows
 from .base import GridTarget
 from .cuda.attention_group import make_group_attention, suits_groups
-from .cuda.attention_mma import PACK, MmaAttention, choose_band, suits_tensor_cores, whole_packets
+from .cuda.attention_mma import PACK, MmaAttention, choose_bands, suits_tensor_cores, whole_packets
 from .grid import SHARED
 
 FEW_ROWS = 4  # queries that leave a tile of them mostly empty
@@ -104,7 +105,7 @@ class GridAttention(AttentionBase):
 
 @GridTarget.lowers("attention")
 def lower_grid_attention(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
-    """The kernel of an attention group; operands of f16 or bf16 are read as they are.
+    """The kernels of an attention group, of which sizes choose one; operands of f16 or bf16 are read as they are.
 
     Raises:
         UnsupportedError: for elements that are summed in another type than f32, for a depth or width known only at run
@@ -123,14 +124,21 @@ def lower_grid_attention(group: Group, storage: Mapping[Value, Storage], machine
     if not fitting or (count is not None and count <= FEW_ROWS):
         return attention_by_rows(group, base, machine)
     if machine.device.tensor and suits_tensor_cores(base):
-        if suits_groups(base, machine.device):
-            return [make_group_attention(base, machine)]
-        band = choose_band(base, machine)
-        return [MmaAttention.of(base, tasks=base.points * ceil_div(rows, band.rows), tile=band)]
+        choices: list[tuple[Expr, Kernel]] = [
+            (holds, MmaAttention.of(base, tasks=base.points * ceil_div(rows, band.rows), tile=band))
+            for holds, band in choose_bands(base, machine)
+        ]
+        groups = suits_groups(base, machine.device)
+        more = [] if groups is const(False) else [(groups, make_group_attention(base, machine))]
+        return first_of([*more, *choices], machine.by_size)
     named = next((t for t in fitting if t.sizes == machine.choice("tile")), None)
-    tile = named or _choose(fitting, base.points, rows)
-    tasks = base.points * ceil_div(rows, tile.rows)
-    return [GridAttention.of(base, tasks=tasks, tile=tile, apart=_bytes(base, tile, apart=True) <= SHARED)]
+    tiles = [(const(True), named)] if named else _choose(fitting, base.points, rows)
+    return first_of([(holds, _tiled(base, tile)) for holds, tile in tiles], machine.by_size and machine.device.tensor)
+
+
+def _tiled(base: AttentionBase, tile: AttentionTile) -> GridAttention:
+    tasks = base.points * ceil_div(base.row.args[0], tile.rows)
+    return GridAttention.of(base, tasks=tasks, tile=tile, apart=_bytes(base, tile, apart=True) <= SHARED)
 
 
 def _bytes(base: AttentionBase, tile: AttentionTile, apart: bool) -> int:
@@ -142,9 +150,7 @@ def _bytes(base: AttentionBase, tile: AttentionTile, apart: bool) -> int:
     return packets * 16
 
 
-def _choose(fitting: list[AttentionTile], points: Expr, rows: Expr) -> AttentionTile:
-    """The largest tile if that makes blocks enough, else a small one."""
-    blocks = as_int(points * ceil_div(rows, fitting[0].rows))
-    if blocks is not None and blocks >= FILL:
-        return fitting[0]
-    return next((t for t in fitting if t.rows <= SMALL), fitting[-1])
+def _choose(fitting: list[AttentionTile], points: Expr, rows: Expr) -> list[tuple[Expr, AttentionTile]]:
+    """The largest tile if that makes blocks enough, else a small one, with the condition of each."""
+    enough = points * ceil_div(rows, fitting[0].rows) >= FILL
+    return [(enough, fitting[0]), (const(True), next((t for t in fitting if t.rows <= SMALL), fitting[-1]))]

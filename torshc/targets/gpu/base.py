@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from ...base.features import Feature
 from ...expr import F32, DType, Expr, as_int, walk
+from ...expr.affine import divisor_of
 from ...expr.formulas import EXACT, Language
 from ...graph import Graph, Value
 from ...kernels.base import Buffer, Kernel, Packed, Store
@@ -109,6 +111,11 @@ class GridPrinter(IndexPrinter):
     def ints(self, **values: str) -> str:
         """Declarations of several numbers of threads, units or rows of a block."""
         return f"const int {', '.join(f'{name} = {text}' for name, text in values.items())};"
+
+    def narrow(self, text: str) -> str:
+        """An index that counts parts of a launch, of which there are fewer than 2^31: it is divided in less time."""
+        narrow = f"(int){text}" if text.isidentifier() else f"(int)({text})"
+        return narrow if self.wide else text
 
     def floats(self, *names: str) -> str:
         """Declarations of several floats that change, which are 0."""
@@ -227,8 +234,8 @@ class GridPrinter(IndexPrinter):
 
     def whole(self, axes: Sequence[Expr], size: int) -> bool:
         """Whether running numbers over some axes come in whole packets along the last."""
-        known = as_int(axes[-1].args[0]) if axes else None
-        return known is not None and known % size == 0
+        known = divisor_of(axes[-1].args[0]) if axes else 0
+        return known > 0 and known % size == 0
 
     def value(self, e: Expr, accs: Mapping[str, str], name: str, indent: int = 4) -> str:
         """Statements that define register `name` as an expression."""
@@ -327,11 +334,19 @@ class GridTarget(Target):
     def __init__(self, machine: Machine) -> None:
         super().__init__(replace(machine, device=self.capabilities(machine.archs)))
 
+    def _with(self, machine: Machine) -> Self:
+        """The same target on another machine."""
+        other = copy(self)
+        other.machine = machine
+        return other
+
     def header_texts(self) -> dict[str, str]:
         texts = super().header_texts()
         return {**texts, "t_halves.h": halves_header(self.words.library, self.words.language)} if texts else {}
 
     def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
+        if graph.loose and self.machine.by_size:  # runs take the loose form seldom
+            return self._with(replace(self.machine, by_size=False)).lower(graph, group, storage)
         kernels, count = super().lower(graph, group, storage), len(group.outputs)
         if self.horizontal_fusion and group.kind == "nest" and len(kernels) > 1 and all(is_still(k) for k in kernels):
             return [fuse_horizontally(kernels)]

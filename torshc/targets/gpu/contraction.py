@@ -34,7 +34,7 @@ from ...expr import (
     select,
     substitute,
 )
-from ...expr.affine import contains, split_axis
+from ...expr.affine import contains, divisor_of, split_axis
 from ...expr.index import poly_of
 from ...graph import Node, Value
 from ...kernels.axes import join_axes
@@ -48,7 +48,7 @@ from ...plan.group import Group
 from ...plan.inline import Inliner
 from ...plan.storage import Storage
 from .base import GridTarget
-from .contraction_choice import SEVERAL, UNKNOWN, Given, choose_mma_tile, choose_tile, joins
+from .contraction_choice import SEVERAL, UNKNOWN, Cut, Given, choose, choose_by_size, float_tiles, joins, mma_tiles
 from .contraction_factor import Term, add_operand, as_product, bring, make_factor, unguard
 from .contraction_kernels import ContractionKernel, GroupMmaKernel, MmaKernel, Tf32Kernel
 from .contraction_tiles import AnyTile, GroupTile, MmaTile, Tf32GroupTile, Tf32Tile
@@ -363,24 +363,52 @@ def _element(term: Term, dtype: DType) -> Expr:
 def _lower_tiles(
     group: Group, node: Node, p: Problem, storage: Mapping[Value, Storage], machine: Machine, number: int
 ) -> list[Kernel] | None:
-    """The tiled kernel, and where sums are cut into pieces one that joins them."""
-    buffers, terms, before = _factors(group, p, storage, number)
+    """The tiled kernels, and where sums are cut into pieces those that join them; of several, sizes choose one."""
+    buffers, terms, _ = _factors(group, p, storage, number)
     kinds = {buffers.list[t.buffer].dtype for t in terms}
     sizes = [as_int(s) for s in p.sizes]
     single = replace(machine, device=replace(machine.device, groups=False))
-    tile, splits = _choose(machine, kinds, p, sizes)
-    if isinstance(tile, Tf32GroupTile):
+    cuts = _choose(machine, kinds, p, sizes)
+    along: Sequence[bool] = ()
+    if any(isinstance(c.tile, Tf32GroupTile) for c in cuts):
         along = [_runs_along(e, p.k[-1], storage) for e in (p.first, p.second)]
         if not along[0] or not (along[1] or (sizes[1] or 0) >= COPIED):
             return _lower_tiles(group, node, p, storage, single, number)
-        buffers, terms, before = _factors(group, p, storage, number, along)
-    part = axis(PARTS, splits)
-    to = None
+    *_, kernels = _factors(group, p, storage, number, along)
+    size = p.sizes[sizes.index(None)] if len(cuts) > 1 else const(0)
+    for c in cuts:
+        made = _lower_tile(group, node, p, storage, machine, number, c, along)
+        if made is None:
+            return None
+        if any(isinstance(k, GroupMmaKernel) and not k.is_served for k in made):
+            return _lower_tiles(group, node, p, storage, single, number)
+        kernels += [replace(k, when=c.holds(size)) for k in made]
+    return kernels
+
+
+def _lower_tile(
+    group: Group,
+    node: Node,
+    p: Problem,
+    storage: Mapping[Value, Storage],
+    machine: Machine,
+    number: int,
+    cut: Cut,
+    along: Sequence[bool],
+) -> list[Kernel] | None:
+    """The kernel of a tile, and behind it that which joins pieces of sums where no clusters do.
+
+    Args:
+        along: as of :func:`_factors`.
+    """
+    tile, splits = cut.tile, cut.pieces
+    buffers, terms, _ = _factors(group, p, storage, number, along)
+    part, to = axis(PARTS, splits), None
     if isinstance(tile, GroupTile) and joins(machine.device, tile, splits):
         tile = replace(tile, cluster=splits)
         stores = finish(group, node, p.result, p.space.index, buffers)
     elif splits > 1:
-        to = Temporary(f"sums_{number}", group.id, product(p.sizes[:3]) * (splits * p.dtype.size))
+        to = Temporary(f"sums_{number}_{splits}", group.id, product(p.sizes[:3]) * (splits * p.dtype.size))
         place = row_major([part, *p.batch, *p.m, *p.n])
         stores = [Store(add_operand(buffers, to, p.dtype, written=True), place, acc("acc", p.dtype))]
     else:
@@ -388,11 +416,8 @@ def _lower_tiles(
     kernel = _tiled(node, p, terms, stores, buffers, tile, part)
     if kernel is None:
         return None
-    if isinstance(kernel, GroupMmaKernel) and not kernel.is_served:
-        return _lower_tiles(group, node, p, storage, single, number)
     kernel = replace(kernel, nbytes=traffic(buffers.list, group.outputs if to is None else ()))
-    after = [] if to is None else [_sums(group, node, p, to, splits, storage)]
-    return [*before, kernel, *after]
+    return [kernel, *([] if to is None else [_sums(group, node, p, to, splits, storage)])]
 
 
 def _factors(
@@ -416,16 +441,20 @@ def _factors(
     return buffers, terms, before
 
 
-def _choose(machine: Machine, kinds: Set[DType], p: Problem, sizes: Sequence[int | None]) -> tuple[AnyTile, int]:
-    """The tile of factors of some types, and the pieces of their sums; see :func:`choose_tile`."""
+def _choose(machine: Machine, kinds: Set[DType], p: Problem, sizes: Sequence[int | None]) -> Sequence[Cut]:
+    """The tile of factors of some types, and the pieces of their sums: for each range of a size that a run knows."""
     device, terms, given = machine.device, sizes[3], Given.of(machine)
-    likely = [_likely(s, guess) for s, guess in zip(p.sizes, UNKNOWN, strict=True)]
     if device.tensor and (kinds == {F16} or kinds == {BF16}):
-        return choose_mma_tile(device, sizes, given, likely)
-    if kinds == {F32} and device.tensor and machine.tf32:
-        return choose_tile(device, sizes, p.dtype, 1, given, likely)
-    exact = kinds == {F32} and device.tensor_f32 and terms is not None and terms >= EXACT
-    return choose_tile(device, sizes, p.dtype, 3 if exact else 0, given, likely)
+        tiles = mma_tiles(device)
+    else:
+        exact = device.tensor_f32 and terms is not None and terms >= EXACT
+        tf32 = (1 if device.tensor and machine.tf32 else 3 if exact else 0) if kinds == {F32} else 0
+        tiles = float_tiles(device, p.dtype, terms, tf32)
+    unknown = [i for i, s in enumerate(sizes) if s is None]
+    if device.tensor and machine.by_size and len(unknown) == 1 and terms is not None:
+        return choose_by_size(device, tuple(sizes), tiles, given, divisor_of(p.sizes[unknown[0]]))
+    likely = [_likely(s, guess) for s, guess in zip(p.sizes, UNKNOWN, strict=True)]
+    return [Cut(*choose(device, sizes, tiles, given, likely))]
 
 
 def _likely(size: Expr, guess: int) -> int:

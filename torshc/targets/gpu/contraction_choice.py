@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil, inf
-from typing import TypeVar
 
-from ...expr import DType
+from ...expr import DType, Expr, const
 from ...kernels.machine import Choice, Device, Machine
 from .contraction_tiles import (
     GROUP_TILES,
@@ -18,11 +18,7 @@ from .contraction_tiles import (
     THREAD_SUMS,
     TILES,
     AnyTile,
-    GridTile,
     GroupTile,
-    MmaTile,
-    Tf32GroupTile,
-    Tf32Tile,
 )
 
 # Products, rows, columns and terms that are assumed where they are known only at run time: a short text, so that it is
@@ -41,7 +37,16 @@ PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # that a sum may be cut into
 JOIN_PIECE = 100.0  # clocks more in which a cluster joins its pieces, for each of them
 ROOM = {2: 132, 3: 117, 4: 120, 6: 102, 8: 120}  # blocks of clusters of this size that an H100 has at a time
 LINE_SUM_BYTES = 750.0  # as GROUP_SUM_BYTES where there is one line of tiles, which waits for the weights' bytes
-T = TypeVar("T", bound=AnyTile)
+NEAR = 1.05  # times the best that a choice for a range of sizes takes, about, by the estimate
+MOST = 6  # choices for all ranges, as each is a kernel to compile
+FAR = 2.0  # times the best from which on it does not matter how much slower a choice is
+# Multiples of a size's unit at which choices are compared: tiles begin at multiples of 16, 64 and 128, and from some
+# thousands on differ little.
+_SAMPLES = (
+    *range(1, 17), *range(20, 32, 4), *range(32, 128, 16), *range(128, 1024, 64), *range(1024, 4096, 256),
+    *range(4096, 16384, 1024), *range(16384, 65537, 8192),
+)  # fmt: skip
+_FARTHEST, _IMAGES = 65536, 64  # the largest size at which they are compared, and at least so many times the unit
 
 
 @dataclass(frozen=True)
@@ -57,56 +62,138 @@ class Given:
         return cls(machine.choice("tile"), machine.number("splits", 0))
 
 
-def choose_mma_tile(
-    device: Device, sizes: Sequence[int | None], given: Given = Given(), likely: Sequence[int] = UNKNOWN
-) -> tuple[MmaTile | GroupTile, int]:
-    """The tile of a product on tensor cores; see :func:`choose_tile`."""
-    tiles: Sequence[MmaTile | GroupTile] = GROUP_TILES if device.groups else MMA_TILES
-    return _choose(device, sizes, tiles, given, likely)
+@dataclass(frozen=True)
+class Cut:
+    """How a product is cut, for some of the sizes that only a run knows.
+
+    Attributes:
+        tile, pieces: what a block computes, and into how many pieces sums are cut.
+        ranges: of the sizes that it is for, each the first and the last; None where there is no end.
+    """
+
+    tile: AnyTile
+    pieces: int
+    ranges: tuple[tuple[int, int | None], ...] = ((0, None),)
+
+    def holds(self, size: Expr) -> Expr:
+        """The condition that a size is in one of the ranges."""
+        found = const(False)
+        for first, last in self.ranges:
+            within = size >= first if first else const(True)
+            found = found | (within if last is None else within & (size <= last))
+        return found
 
 
-def choose_tile(
+def mma_tiles(device: Device) -> tuple[AnyTile, ...]:
+    """The tiles of a product of halves on tensor cores."""
+    return GROUP_TILES if device.groups else MMA_TILES
+
+
+def float_tiles(device: Device, dtype: DType, terms: int | None, tf32: int = 0) -> tuple[AnyTile, ...]:
+    """The tiles of a product of floats.
+
+    Args:
+        dtype: element type in shared memory.
+        terms: of a sum, None where known only at run time.
+        tf32: products of tf32 on tensor cores that may serve for one of f32; 0 for none.
+    """
+    size = dtype.size
+    tensor: list[AnyTile] = [replace(t, products=tf32) for t in TF32_TILES if tf32]
+    if device.groups and (tf32 == 1 or (terms or 0) >= GROUP_EXACT):
+        tensor += [replace(t, products=tf32) for t in TF32_GROUP_TILES if tf32]
+    tiles = TILES if device.stages > 1 else SINGLE_TILES
+    fit = [t for t in tiles if t.shared(size) <= device.shared and t.tm * t.tn * size <= THREAD_SUMS]
+    return (*tensor, *fit)
+
+
+def choose(
     device: Device,
     sizes: Sequence[int | None],
-    dtype: DType,
-    tf32: int = 0,
+    tiles: Sequence[AnyTile],
     given: Given = Given(),
     likely: Sequence[int] = UNKNOWN,
-) -> tuple[GridTile | Tf32Tile | Tf32GroupTile, int]:
+) -> tuple[AnyTile, int]:
     """The tile, and into how many pieces sums are cut.
 
     Args:
         sizes: number of products, rows, columns and length of the sums, None where known only at run time.
-        dtype: element type in shared memory.
-        tf32: products of tf32 on tensor cores that may serve for one of f32; 0 for none.
+        tiles: those that serve.
         given: what a tuning record says.
         likely: sizes to choose for where they are not known.
     """
-    size = dtype.size
-    tensor: list[Tf32Tile | Tf32GroupTile] = [replace(t, products=tf32) for t in TF32_TILES if tf32]
-    if device.groups and (tf32 == 1 or (sizes[3] or 0) >= GROUP_EXACT):
-        tensor += [replace(t, products=tf32) for t in TF32_GROUP_TILES if tf32]
-    tiles = TILES if device.stages > 1 else SINGLE_TILES
-    fit = [t for t in tiles if t.shared(size) <= device.shared and t.tm * t.tn * size <= THREAD_SUMS]
-    return _choose(device, sizes, [*tensor, *fit], given, likely)
-
-
-def _choose(
-    device: Device, sizes: Sequence[int | None], tiles: Sequence[T], given: Given, likely: Sequence[int]
-) -> tuple[T, int]:
     batch, m, n, k = (guess if s is None else max(s, 1) for s, guess in zip(sizes, likely, strict=True))
-    most = MAX_SPLITS if None not in sizes else MAX_SPLITS_UNKNOWN
     best = None
-    for tile in [t for t in tiles if t.sizes == given.tile] or tiles:
-        pieces = [s for s in PIECES if s <= most and (s == 1 or s * tile.k * 2 <= k)]
-        for splits in [s for s in pieces if s == given.pieces] or pieces:
-            time = estimate(device, tile, splits, (batch, m, n, k))
-            if None in sizes and joins(device, tile, splits):
-                time = inf  # there may be many more tiles
-            if best is None or time < best[0]:
-                best = time, tile, splits
+    for tile, splits in _choices(tiles, k, given, MAX_SPLITS if None not in sizes else MAX_SPLITS_UNKNOWN):
+        time = estimate(device, tile, splits, (batch, m, n, k))
+        if None in sizes and joins(device, tile, splits):
+            time = inf  # there may be many more tiles
+        if best is None or time < best[0]:
+            best = time, tile, splits
     assert best is not None
     return best[1:]
+
+
+@lru_cache(maxsize=256)
+def choose_by_size(
+    device: Device, sizes: tuple[int | None, ...], tiles: tuple[AnyTile, ...], given: Given = Given(), unit: int = 1
+) -> tuple[Cut, ...]:
+    """What to choose for ranges of the one size that only a run knows, which is no length of sums.
+
+    Few choices that are nearly the best serve all sizes, and each goes on for as long as it is that.
+
+    Args:
+        unit: the size is a multiple of this.
+    """
+    place = sizes.index(None)
+    choices = _choices(tiles, sizes[3] or 1, given, MAX_SPLITS)
+    samples = [n * unit for n in _SAMPLES if n <= _IMAGES or n * unit <= _FARTHEST]
+    times = [[estimate(device, *c, _with(sizes, place, n)) for c in choices] for n in samples]
+    times[-1] = [t if c[1] == 1 else inf for t, c in zip(times[-1], choices, strict=True)]  # memory has an end
+    kept = _few(times)
+    near = [[t <= NEAR * min(row[c] for c in kept) for t in row] for row in times]
+    found: list[tuple[int, int]] = []  # the last sample, and the choice
+    start = 0
+    while start < len(samples):
+        reach = {c: next((i for i in range(start, len(samples)) if not near[i][c]), len(samples)) for c in kept}
+        best = max(kept, key=lambda c: (reach[c], -times[start][c]))
+        start = reach[best]
+        found.append((start - 1, best))
+    ranges: dict[int, list[tuple[int, int | None]]] = {}
+    first = 0
+    for end, c in found:
+        last = samples[end] if end + 1 < len(samples) else None
+        ranges.setdefault(c, []).append((first, last))
+        first = samples[end] + 1
+    return tuple(Cut(*choices[c], tuple(r)) for c, r in ranges.items())
+
+
+def _choices(tiles: Sequence[AnyTile], k: int, given: Given, most: int) -> list[tuple[AnyTile, int]]:
+    """Tiles with pieces of sums of `k` terms."""
+    found: list[tuple[AnyTile, int]] = []
+    for tile in [t for t in tiles if t.sizes == given.tile] or tiles:
+        pieces = [s for s in PIECES if s <= most and (s == 1 or s * tile.k * 2 <= k)]
+        found += [(tile, s) for s in [s for s in pieces if s == given.pieces] or pieces]
+    return found
+
+
+def _with(sizes: Sequence[int | None], place: int, size: int) -> tuple[int, int, int, int]:
+    batch, m, n, k = (size if i == place else max(s or 1, 1) for i, s in enumerate(sizes))
+    return batch, m, n, k
+
+
+def _few(times: Sequence[Sequence[float]]) -> list[int]:
+    """Few choices, one of them near the best at each sample: again and again that which shortens most what is left."""
+    best = [min(row) for row in times]
+    now = [inf] * len(times)
+    kept: list[int] = []
+    while len(kept) < MOST and any(t > NEAR * b for t, b in zip(now, best, strict=True)):
+        excess = [
+            sum(min(t, row[c], FAR * b) / b for row, t, b in zip(times, now, best, strict=True))
+            for c in range(len(times[0]))
+        ]
+        kept.append(excess.index(min(excess)))
+        now = [min(t, row[kept[-1]]) for row, t in zip(times, now, strict=True)]
+    return kept
 
 
 def estimate(device: Device, tile: AnyTile, splits: int, sizes: tuple[int, int, int, int]) -> float:

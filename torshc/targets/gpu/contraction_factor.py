@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...expr import BF16, F16, F32, DType, Expr, as_int, const, product, select, walk
-from ...expr.affine import aligned, contains, strides_along
+from ...expr.affine import aligned, contains, divisor_of, rises, strides_along
 from ...graph import Value
 from ...kernels.base import AT_ONCE, Buffer, Kernel, Operand, Packed, Store, Temporary
 from ...kernels.heavy import is_finite, row_major
@@ -131,7 +131,7 @@ def as_matrices(f: Factor, batch: Sequence[Expr], k: Sequence[Expr], tile: int, 
     pitch = lines[0][0] if f.along_k else terms[0][-1]
     inner, outer = (length, row.args[0]) if f.along_k else (row.args[0], length)
     each = moving[0][1] if moving else pitch * outer
-    if any((size := as_int(e)) is None or size <= 0 or size % packet for e in (const(start + packet), pitch, each)):
+    if start < 0 or start % packet or not all(rises(e, packet) for e in (pitch, each)):
         return None
     which = moving[0][0] if moving else const(0)
     return Matrices(start, inner, outer, pitch, which.args[0] if moving else const(1), each, which)
@@ -295,8 +295,8 @@ def _stride(offset: Expr, a: Expr) -> int | None:
 
 def _whole(term: Term, a: Expr, packet: int, alone: bool) -> bool:
     """Whether packets along an axis from multiples of their size on are aligned, and whole or not there at all."""
-    size = as_int(a.args[0])
-    fits = (size is not None and size % packet == 0) or (alone and term.padded is not None)
+    size = divisor_of(a.args[0])
+    fits = (size > 0 and size % packet == 0) or (alone and term.padded is not None)
     return fits and aligned(term.offset, a, packet)
 
 

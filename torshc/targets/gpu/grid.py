@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...expr import BOOL, Expr, as_int, axis, ceil_div, const, product, walk
-from ...expr.affine import split_axis
+from ...expr.affine import divisor_of, split_axis
 from ...kernels.base import Kernel, expressions_in
 from ...kernels.machine import Device, Machine
 from ...kernels.moved import Moved, crossings
@@ -67,7 +67,7 @@ class ThreadMapping:
 
     def packet_of(self, lane: Expr) -> int:
         """Neighbours a thread along an axis: 1 where its extent is not surely a multiple."""
-        size = as_int(lane.args[0])
+        size = divisor_of(lane.args[0])
         sizes = (n for n in (self.packet, PACKET) if n > 0)
         return next((n for n in sizes if size and size % n == 0), 1)
 

@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ....expr import Expr, as_int, ceil_div, const
-from ....expr.affine import strides_along
-from ....expr.index import poly_of
+from ....expr.affine import rises, strides_along
 from ....kernels.attention import AttentionBase
 from ....kernels.heavy import Strided
 from ....kernels.machine import Device, Machine
 from ..grid import WARP
-from .attention_mma import MMA_PACK, WASTE, MmaAttention, MmaBand
+from .attention_mma import MMA_PACK, MmaAttention, MmaBand, fill, wastes_little
 
 GROUPS = 2  # groups of four warps that multiply, each for 64 queries
 KEYS = 128  # of a tile
@@ -115,7 +114,7 @@ def rows_of(base: AttentionBase, name: str) -> Rows | None:
         return None
     moving = [(a, s) for a, s in zip(base.batch, starts[0], strict=True) if as_int(s) != 0]
     steps = (operand.steps[0], *(s for _, s in moving))
-    if not 0 < len(moving) + 1 <= MOST_BATCH + 1 or start % MMA_PACK or not all(map(_is_aligned, steps)):
+    if not 0 < len(moving) + 1 <= MOST_BATCH + 1 or start % MMA_PACK or not all(rises(s, MMA_PACK) for s in steps):
         return None
     axes = tuple(a for a, _ in moving)
     width = base.width if name == "v" else base.depth
@@ -123,17 +122,11 @@ def rows_of(base: AttentionBase, name: str) -> Rows | None:
     return Rows(start, sizes, tuple(s * 2 for s in steps), axes)
 
 
-def _is_aligned(step: Expr) -> bool:
-    return all(c > 0 and c % MMA_PACK == 0 for c in poly_of(step).values())
-
-
-def suits_groups(base: AttentionBase, device: Device) -> bool:
-    """Whether queries fill bands of 128, and blocks half of the card."""
-    rows, points = as_int(base.row.args[0]), as_int(base.points)
-    if not device.groups or rows is None or points is None or any(rows_of(base, name) is None for name in "qkv"):
-        return False
-    bands = -(-rows // BAND.rows)
-    return bands * BAND.rows <= WASTE * rows and 2 * points * bands >= device.units
+def suits_groups(base: AttentionBase, device: Device) -> Expr:
+    """The condition that queries fill bands of 128, and blocks half of the card."""
+    if not device.groups or any(rows_of(base, name) is None for name in "qkv"):
+        return const(False)
+    return wastes_little(base, BAND) & fill(base, BAND, -(-device.units // 2))
 
 
 def make_group_attention(base: AttentionBase, machine: Machine) -> GroupAttention:

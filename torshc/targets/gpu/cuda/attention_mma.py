@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ....expr import BF16, F16, as_int
+from ....expr import BF16, F16, Expr, as_int, ceil_div, const
 from ....expr.index import poly_of
 from ....kernels.attention import AttentionBase
 from ....kernels.heavy import Strided
@@ -49,7 +49,7 @@ class MmaBand:
 MMA_BANDS = (MmaBand(4, 2), MmaBand(4, 1), MmaBand(2, 1), MmaBand(1, 1))
 MORE_BANDS = (MmaBand(8, 1),)  # that tuning tries too
 MMA_MEMORY = 99 * 1024  # bytes of shared memory that all cards with these products give a block
-WASTE = 1.5  # rows that a band computes, for each that is there in whole sixteens, at most
+WASTE = 2, 3  # rows in whole sixteens that are there, and those that bands compute for them at most
 MMA_HELD = 64  # columns that registers hold of queries beside scores of 64 keys
 MMA_WIDEST = 128  # columns of sums, beside scores of 32 keys
 
@@ -139,22 +139,28 @@ def _bytes(base: AttentionBase, tile: MmaBand) -> int:
     return 2 * (max(queries, tiles) if _is_held(base) else queries + tiles)
 
 
-def choose_band(base: AttentionBase, machine: Machine) -> MmaBand:
-    """The band and the keys of a tuning record where they fit, else the usual ones."""
-    usual = _usual_band(base, machine.device.units)
-    sizes, keys = machine.choice("tile"), machine.number("keys", usual.keys)
-    named = next((b for b in (*MMA_BANDS, *MORE_BANDS) if b.sizes == sizes), usual)
-    given = replace(named, keys=keys)
-    return given if _bytes(base, given) <= MMA_MEMORY else usual
-
-
-def _usual_band(base: AttentionBase, units: int) -> MmaBand:
-    """The first that gives every multiprocessor a block, else the last."""
+def choose_bands(base: AttentionBase, machine: Machine) -> list[tuple[Expr, MmaBand]]:
+    """The band and the keys of a tuning record where they fit, else the usual ones: the first whose condition holds."""
     keys = 64 if max(base.depth, base.width) <= MMA_HELD else 32
-    bands = [replace(b, keys=keys) for b in MMA_BANDS]
-    rows, points = as_int(base.row.args[0]), as_int(base.points)
-    if rows is None or points is None:
-        return next(b for b in bands if b.rows == 64)
-    full = -(-rows // 16) * 16
-    bands = [b for b in bands if -(-rows // b.rows) * b.rows <= WASTE * full]
-    return next((b for b in bands if points * -(-rows // b.rows) >= units), bands[-1])
+    sizes, given = machine.choice("tile"), machine.number("keys", 0)
+    named = next((b for b in (*MMA_BANDS, *MORE_BANDS) if b.sizes == sizes), None)
+    bands = [replace(b, keys=given or keys) for b in ([named] if named else MMA_BANDS)]
+    if any(_bytes(base, b) > MMA_MEMORY for b in bands):
+        named, bands = None, [replace(b, keys=keys) for b in MMA_BANDS]
+    if named:
+        return [(const(True), bands[0])]
+    usual = [(wastes_little(base, b, 16) & fill(base, b, machine.device.units), b) for b in bands[:-1]]
+    return [*usual, (const(True), bands[-1])]
+
+
+def wastes_little(base: AttentionBase, band: MmaBand, whole: int = 1) -> Expr:
+    """The condition that most rows of a band are there, those up to a multiple of `whole` counted in."""
+    there, computed = WASTE
+    rows = base.row.args[0]
+    counted = ceil_div(rows, whole) * (whole * computed)
+    return ceil_div(rows, band.rows) * (band.rows * there) <= counted
+
+
+def fill(base: AttentionBase, band: MmaBand, units: int) -> Expr:
+    """The condition that there are as many bands as this."""
+    return base.points * ceil_div(base.row.args[0], band.rows) >= units

@@ -277,6 +277,9 @@ class WgslPrinter(GridPrinter):
 
     ints = lets
 
+    def narrow(self, text: str) -> str:
+        return text
+
     def floats(self, *names: str) -> str:
         return "\n".join(f"var {name} = 0.0f;" for name in names)
 
