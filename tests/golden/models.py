@@ -141,6 +141,10 @@ CASES = {
         slack=10_000, w=(32, 32, 3, 3),
     ),
     "attention": case(ATTENTION, {"q": (2, 9, 16), "k": (2, 33, 16), "v": (2, 33, 8)}, "attention", "attention"),
+    "attention_amx": case(
+        ATTENTION, {"q": (2, 9, 16), "k": (2, 33, 16), "v": (2, 33, 8)}, "(map) (map) (map) attention_bf16_amx",
+        precision="bf16", extras=("amx-tile", "amx-bf16"),
+    ),
     "attention_row": case(
         ATTENTION, {"q": (2, 1, 16), "k": (2, 33, 16), "v": (2, 33, 8)}, "", "attention_row",
     ),

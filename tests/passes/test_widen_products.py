@@ -88,6 +88,14 @@ def test_convolutions_by_constants_keep_halves(
     assert names(graph) == (["Conv"] if kept else ["Cast", "Conv"])
 
 
+@pytest.mark.parametrize(("extras", "kept"), [((), 0), (("avx512bf16",), 0), (("amx-tile", "amx-bf16"), 1)])
+def test_attention_keeps_halves_where_there_are_tiles(extras: tuple[str, ...], kept: int) -> None:
+    m = Model()
+    graph = m.done(m("Attention", *(m.input(2, 9, 16, dtype="bf16") for _ in range(3)), domain="torshc", out="f32"))
+    PASSES["widen_products"](graph, CompileOptions(), features=CTarget.features_on((), extras))
+    assert names(graph) == (["Attention"] if kept else ["Cast", "Cast", "Cast", "Attention"])
+
+
 @pytest.mark.parametrize(("depth", "columns"), [(4, 9), (16, 1)])
 def test_products_too_small_for_matrix_units_are_widened(depth: int, columns: int) -> None:
     m = Model()

@@ -10,6 +10,7 @@ from ..expr import BF16, F16, F32, as_int
 from ..graph import Graph, Node, Patch, Value
 from ..ops.math.linalg import MatMul
 from ..ops.math.pointwise import Cast
+from ..ops.nn.attention import Attention
 from ..ops.nn.conv import Conv
 from .half_products import SHALLOW
 from .manager import graph_pass
@@ -26,7 +27,8 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
 
     A product of two halves is exact in f32 and sums were f32 before: no result changes but by the order of its sum.
     Constants are widened here, so they take twice the memory. Where a target has `BF16_WEIGHTS`, bf16 is multiplied by
-    constant matrices as it is, in 1x1 convolutions too, and with `BF16_CONVOLUTIONS` in others. Recurrent cells of
+    constant matrices as it is, in 1x1 convolutions too, with `BF16_CONVOLUTIONS` in others, and with `BF16_ATTENTION`
+    attention reads it. Recurrent cells of
     halves, for which no target has kernels, are widened everywhere; what they carry from step to step stays f32.
 
     Args:
@@ -49,7 +51,7 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
         node, op = site.node, site.node.op
         if op.family not in families or not any(v.dtype in _HALVES for v in node.operands):
             return None
-        if isinstance(op, MatMul | Conv) and _reads_weights(node, features):
+        if isinstance(op, MatMul | Conv | Attention) and _stays(node, features):
             if op.out == F32.name:
                 return None
             op, inputs = dataclasses.replace(op, out=F32.name), list(node.inputs)
@@ -68,9 +70,11 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
     return walk(graph, rule, "widen_products")
 
 
-def _reads_weights(node: Node, features: Features) -> bool:
-    """Whether a product or a convolution of bf16 with constants has a kernel; short sums are left to others."""
+def _stays(node: Node, features: Features) -> bool:
+    """Whether attention, a product or a convolution with constants has a kernel of bf16; short sums are left out."""
     x, w, op = *node.operands[:2], node.op
+    if isinstance(op, Attention):
+        return x.dtype is BF16 and Feature.BF16_ATTENTION in features
     if x.dtype is not BF16 or w.dtype is not BF16 or w.const is None or w.type.rank < 2:
         return False
     if isinstance(op, Conv):

@@ -11,6 +11,17 @@
 
 #include "t_tile.h"
 
+/* Rows of a left factor: elements from a row to the next, from 32 k to the next, and from 16 rows to the next. */
+struct t_bf16_rows {
+    const uint16_t *at;
+    int64_t row, step, below;
+};
+
+/* Rows in tiles. */
+T_FN struct t_bf16_rows t_bf16_packed(const uint16_t *at, int64_t depth) {
+    return (struct t_bf16_rows){at, 32, 512, 16 * depth};
+}
+
 #ifdef __AMX_BF16__
 #include <immintrin.h>
 
@@ -29,20 +40,19 @@ T_FN void t_bf16_open(void) {
 T_FN void t_bf16_close(void) { _tile_release(); }
 
 /* sums[T_NR] rows of `down` x `across` tiles: sums of `steps` times 32 terms. */
-T_FN void t_bf16_sums(const int down, const int across, int steps, const uint16_t *a, const uint32_t *b, int64_t panel,
+T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16_rows a, const uint32_t *b, int64_t panel,
                       float *sums) {
-    const int64_t below = (int64_t)steps * 512;
     const int row = T_NR * (int)sizeof(float);
     _tile_zero(0);
     if (across > 1) _tile_zero(1);
     if (down > 1) _tile_zero(2);
     if (down > 1 && across > 1) _tile_zero(3);
-    for (int i = 0; i < steps; i++, a += 512, b += 256) {
+    for (int i = 0; i < steps; i++, a.at += a.step, b += 256) {
         _tile_loadd(6, b, 64);
-        _tile_loadd(4, a, 64);
+        _tile_loadd(4, a.at, a.row * 2);
         _tile_dpbf16ps(0, 4, 6);
         if (down > 1) {
-            _tile_loadd(5, a + below, 64);
+            _tile_loadd(5, a.at + a.below, a.row * 2);
             _tile_dpbf16ps(2, 5, 6);
         }
         if (across > 1) {
@@ -78,18 +88,27 @@ T_FN f32v t_bf16_step_(f32v acc, const uint16_t *a, const uint32_t *b) {
     return t_flush_(acc + t_flush_(even + odd));
 }
 
-static __attribute__((noinline, unused)) void t_bf16_sums(int down, int across, int steps, const uint16_t *a,
+static __attribute__((noinline, unused)) void t_bf16_sums(int down, int across, int steps, struct t_bf16_rows a,
                                                           const uint32_t *b, int64_t panel, float *sums) {
     for (int r = 0; r < 16 * down; r++)
         for (int n = 0; n < 16 * across; n += TORSHC_LANES) {
-            const uint16_t *from = a + (int64_t)(r / 16 * steps) * 512 + r % 16 * 32;
+            const uint16_t *from = a.at + r / 16 * a.below + r % 16 * a.row;
             const uint32_t *by = b + n / 16 * panel + n % 16;
             f32v acc = {0};
-            for (int i = 0; i < steps; i++) acc = t_bf16_step_(acc, from + 512 * i, by + 256 * i);
+            for (int i = 0; i < steps; i++) acc = t_bf16_step_(acc, from + i * a.step, by + 256 * i);
             t_store_f32(sums + r * T_NR + n, acc);
         }
 }
 #endif
+
+/* The same for up to 32 rows and columns: whole tiles of them. */
+static __attribute__((unused)) void t_bf16_tile(int64_t rows, int64_t columns, int steps, struct t_bf16_rows a,
+                                                const uint32_t *b, int64_t panel, float *sums) {
+    if (rows <= 16 && columns <= 16) t_bf16_sums(1, 1, steps, a, b, panel, sums);
+    else if (rows <= 16) t_bf16_sums(1, 2, steps, a, b, panel, sums);
+    else if (columns <= 16) t_bf16_sums(2, 1, steps, a, b, panel, sums);
+    else t_bf16_sums(2, 2, steps, a, b, panel, sums);
+}
 
 /* Elements of row `row` of a block of rows into its tiles, from place `at` of its `depth` on; zeros where there are none. */
 T_FN void t_bf16_put(const uint16_t *a, int count, int at, int depth, int64_t row, uint16_t *out) {

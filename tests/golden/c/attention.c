@@ -28,10 +28,10 @@ struct workspace {
     float queries[1024];
     float weights[16384];
     float values[16384];
+    float factor[64];
     float sums[4096];
     float top[64];
     float total[64];
-    float factor[64];
     float inverse[64];
 };
 
@@ -332,7 +332,7 @@ static void run(const struct call *c, struct workspace *w, const float *q, const
 }
 
 /* ---- tasks ---- */
-void kafd5ad4bfa08(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kb5e5b5d332f5(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t queries = 9, panels = (queries + T_NR - 1) / T_NR;

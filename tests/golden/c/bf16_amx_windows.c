@@ -68,12 +68,10 @@ static __attribute__((noinline)) void finish_tile(const struct call *c, int rows
 /* The rows from m on by a group of columns. */
 static void tile(const struct call *c, int64_t m, int64_t p, const uint16_t *a, const uint32_t *b) {
     _Alignas(64) float sums[T_MR * T_NR];
-    const int rows = (int)t_imin(T_MR, M - m), low = rows <= 16, narrow = N - p * T_NR <= 16;
-    if (low && narrow) t_bf16_sums(1, 1, DEPTH / 32, a, b, PANEL, sums);
-    else if (low) t_bf16_sums(1, 2, DEPTH / 32, a, b, PANEL, sums);
-    else if (narrow) t_bf16_sums(2, 1, DEPTH / 32, a, b, PANEL, sums);
-    else t_bf16_sums(2, 2, DEPTH / 32, a, b, PANEL, sums);
-    finish_tile(c, rows, narrow ? T_NV / 2 : T_NV, m, p * T_NR, sums);
+    const int64_t columns = N - p * T_NR;
+    const int rows = (int)t_imin(T_MR, M - m);
+    t_bf16_tile(rows, columns, DEPTH / 32, t_bf16_packed(a, DEPTH), b, PANEL, sums);
+    finish_tile(c, rows, columns <= 16 ? T_NV / 2 : T_NV, m, p * T_NR, sums);
 }
 
 /* Where a tap reads: input rows and columns from that of a pixel. */
@@ -98,7 +96,7 @@ static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
 }
 
 /* ---- tasks ---- */
-void k806b65aeeebe(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kd8f4aa76c38a(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 1, n_blocks = 1;

@@ -7,10 +7,11 @@ import pytest
 
 from tests.support.seeded import seeded
 from torshc.base.errors import UnsupportedError
-from torshc.expr import F64, const, dim
+from torshc.expr import BF16, F32, F64, const, dim
 from torshc.graph import Graph, Value
 from torshc.kernels.machine import Machine
-from torshc.targets.cpu.attention import AttentionKernel
+from torshc.targets.cpu.attention import AttentionKernel, AttentionTilesKernel
+from torshc.targets.cpu.bf16 import AmxKernel
 
 from ...support.kernels import Maker, Shape, op, random, sizes
 from ...support.run_kernel import Array, Program, close, compilers, kind_of, kinds, native_lanes
@@ -255,3 +256,94 @@ def test_one_query_among_many() -> None:
     assert "in another order" in told and not exactly
     assert alone.tobytes() == run(5, exact=True)[1][:1].tobytes()
     close(usual, alone)
+
+
+TILES = [
+    *SHAPES[1:6],
+    SHAPES[7],
+    SHAPES[10],
+    SHAPES[13],
+    [("b", "h", "s", 20), ("b", "h", "t", 20), ("t", 8), (1, "t")],
+]
+
+
+Where = tuple[int, str]  # lanes and compiler; neither stands for what is here
+
+
+def by_tiles(values: list[Array], shapes: list[Shape], where: Where = (0, ""), **form: Any) -> tuple[Program, Array]:
+    """Attention of bf16, whose mask is of f32, on a processor with tiles of sums, and its result."""
+    m, lanes, compiler = Maker(), where[0] or native_lanes(), where[1] or compilers()[0]
+    inputs = [m.input(*s, dtype=BF16 if k < 3 else F32) for k, s in enumerate(shapes)]
+    graph = m.output(attention(m, *inputs, out="f32", **form))
+    program = Program(graph, DIMS, Machine(lanes, kind_of(compiler), extras=AmxKernel.needs), compiler)
+    return program, program.run(*values)[0]
+
+
+def of_halves(shapes: list[Shape]) -> list[Array]:
+    values = [random(RNG, sizes(s, DIMS)) for s in shapes]
+    return [v.astype(BF16.numpy) for v in values[:3]] + values[3:]
+
+
+def check_tiles(shapes: list[Shape], values: list[Array] | None = None, where: Where = (0, ""), **form: Any) -> None:
+    """Weights are rounded to 2^-9 of each; half of that again is for sums, exponentials and the quotient."""
+    values = of_halves(shapes) if values is None else values
+    program, got = by_tiles(values, shapes, where, **form)
+    assert kinds(program) == ["attention_bf16_amx"]
+    wanted = expected(*(v.astype(np.float32) for v in values), **form)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
+    close(np.nan_to_num(got), np.nan_to_num(wanted), 3 * 2**-10)
+
+
+@pytest.mark.parametrize("form", [{"scale": 0.3}, {"causal": True}], ids=str)
+@pytest.mark.parametrize("shapes", TILES, ids=str)
+def test_tiles(shapes: list[Shape], form: dict[str, Any]) -> None:
+    check_tiles(shapes, **form)
+
+
+@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize("lanes", LANES)
+def test_tiles_in_vectors_of_every_width(lanes: int, compiler: str) -> None:
+    check_tiles(
+        [(3, 45, 19), (3, 290, 19), (3, 290, 21), (1, 45, 290)], None, (lanes, compiler), causal=True, scale=0.25
+    )
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=str)
+def test_tiles_of_rows_that_see_nothing(guard: dict[str, bool]) -> None:
+    shapes: list[Shape] = [(2, 37, 8), (2, 300, 8), (2, 300, 8), (2, 37, 300)]
+    values = of_halves(shapes)
+    mask = np.where(RNG.random((2, 37, 300)) < 0.5, -np.inf, 0.0)
+    mask[1, :9], mask[0, 3, 7] = -np.inf, np.nan
+    check_tiles(shapes, [*values[:3], mask.astype(np.float32)], (0, ""), **guard)
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=str)
+def test_weights_of_tiles_are_what_is_summed(guard: dict[str, bool]) -> None:
+    """Weighted sums of equal values are that value, though each weight is rounded."""
+    shapes: list[Shape] = [(2, 37, 8), (2, 300, 8), (2, 300, 8)]
+    q, k, v = of_halves(shapes)
+    close(
+        by_tiles([q, k, np.full_like(v, 1.5)], shapes, (0, ""), **guard)[1], np.full((2, 37, 8), 1.5, np.float32), 1e-6
+    )
+
+
+def test_a_query_has_the_same_bits_among_any_number_of_queries_on_tiles() -> None:
+    q, k, v = of_halves([(2, 300, 24), (2, 90, 24), (2, 90, 40)])
+    found = [by_tiles([q[:, :n], k, v], [(2, n, 24), k.shape, v.shape])[1] for n in (1, 20, 33, 300)]
+    for part in found[:-1]:
+        np.testing.assert_array_equal(part, found[-1][:, : part.shape[1]])
+
+
+def test_tiles_read_heads_of_one_projection_and_rows_that_lie_otherwise() -> None:
+    m = Maker()
+    x, k = m.input(2, 37, 40, dtype=BF16), m.input(2, 4, 10, 53, dtype=BF16)
+    keys = m.add("Transpose", k, perm=(0, 1, 3, 2))
+    graph = m.output(attention(m, heads(m, x, 4), keys, m.input(2, 4, 53, 10, dtype=BF16), out="f32"))
+    program = Program(graph, DIMS, Machine(native_lanes(), extras=AmxKernel.needs))
+    assert isinstance(program.kernels[-1], AttentionTilesKernel)
+    q, turned, v = of_halves([(2, 37, 40), (2, 4, 10, 53), (2, 4, 53, 10)])
+    wanted = expected(
+        q.astype(np.float32).reshape(2, 37, 4, 10).transpose(0, 2, 1, 3),
+        turned.astype(np.float32).swapaxes(-1, -2), v.astype(np.float32),
+    )  # fmt: skip
+    close(program.run(q, turned, v)[0], wanted, 3 * 2**-10)

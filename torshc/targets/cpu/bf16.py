@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ...base.features import Feature, Features
 from ...expr import Expr, as_int, ceil_div, const
 from ...kernels.machine import Machine
 from .conv_shape import Geometry
@@ -127,3 +128,11 @@ def choose_form(extras: Sequence[str]) -> type[Bf16GemmKernel]:
     """
     forms = (f for f in FORMS if f is not DotKernel or "avx512fp16" not in extras)
     return next(form for form in forms if set(form.needs) <= set(extras))
+
+
+def missing_features(extras: Sequence[str]) -> Features:
+    """What a processor is no faster with in bf16 than in f32."""
+    form = choose_form(extras)
+    if form is AmxKernel:
+        return frozenset()
+    return frozenset({Feature.BF16_ATTENTION} if form.needs else {Feature.BF16_ATTENTION, Feature.BF16_CONVOLUTIONS})

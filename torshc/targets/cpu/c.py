@@ -18,7 +18,7 @@ from ..base import IndexPrinter, Rendered, indented, register, render_kernel
 from ..index import CTYPES, bare, behind, literal
 from ..statements import INDEX, VALUE
 from .base import CpuTarget
-from .bf16 import choose_form
+from .bf16 import missing_features
 from .vector import Block, Names, vector_type
 from .vector_functions import functions_of, memory_of, texts_of
 
@@ -314,15 +314,15 @@ class CTarget(CpuTarget):
     name = "c"
     title = "C for this processor"
     features = frozenset({
-        Feature.ATTENTION, Feature.BF16_CONVOLUTIONS, Feature.BF16_WEIGHTS, Feature.BYTE_PRODUCTS,
-        Feature.CONVOLUTION_WEIGHTS, Feature.NARROW_WEIGHTS,
+        Feature.ATTENTION, Feature.BF16_ATTENTION, Feature.BF16_CONVOLUTIONS, Feature.BF16_WEIGHTS,
+        Feature.BYTE_PRODUCTS, Feature.CONVOLUTION_WEIGHTS, Feature.NARROW_WEIGHTS,
     })  # fmt: skip
     options = CpuTarget.options | {"isa", "named_weights", "scheduler", "train", "weights_dtype", "tuning_records"}
     tunable = True
 
     @classmethod
     def features_on(cls, archs: Sequence[str], extras: Sequence[str] = ()) -> Features:
-        return cls.features if choose_form(extras).needs else cls.features - {Feature.BF16_CONVOLUTIONS}
+        return cls.features - missing_features(extras)
 
     def render(self, kernel: Kernel) -> Rendered:
         lanes = self.machine.lanes
