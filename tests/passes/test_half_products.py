@@ -21,6 +21,7 @@ from torshc.passes import PASSES, pipeline_of
 from torshc.passes.interpret import run_graph
 from torshc.pipeline.compilation import Compilation
 from torshc.pipeline.compiler import prepare
+from torshc.targets.cpu.c import CTarget
 
 from ..support.pass_graphs import Model, dims, lines, names, random_inputs, text
 
@@ -41,6 +42,25 @@ def halved(graph: Graph, precision: str = "f16") -> Graph:
 def heavy(graph: Graph) -> Node:
     (found,) = [n for n in graph.nodes if n.op.family in ("gemm", "conv", "attention")]
     return found
+
+
+def convolved(m: Model, x: Any, *kernel: int, **fields: Any) -> Any:
+    return m("Conv", x, m.const(np.ones(kernel)), **{**PADS, "group": 1, **fields})
+
+
+@pytest.mark.parametrize("extras", [(), ("avx512bf16",)])
+def test_what_convolutions_read_others_read_as_rounded(extras: tuple[str, ...]) -> None:
+    """Where instructions multiply halves; each reader has a cast of its own, and outputs stay whole."""
+    m = Model()
+    r = m("Relu", m.input(1, 16, 4, 4))
+    y = m("Relu", m("Add", convolved(m, r, 16, 16, 1, 1), r))
+    graph = m.done(m("Add", convolved(m, y, 16, 16, 1, 1), r), y)
+    features = CTarget.features_on((), extras)
+    PASSES["half_products"](graph, CompileOptions(precision="bf16"), features=features)
+    verify(graph, "half_products")
+    assert names(graph).count("Cast") == (4 if extras else 2)
+    assert all(n.op.name != "Add" or (r in n.operands) != bool(extras) for n in graph.nodes)
+    assert y in graph.outputs
 
 
 # -- the graph -----------------------------------------------------------------------------------------------------

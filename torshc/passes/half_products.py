@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..base.features import Feature, Features
 from ..base.options import HALVES, CompileOptions
-from ..expr import DTYPES, F32, DType, as_int
+from ..expr import BF16, DTYPES, F32, DType, as_int
 from ..graph import Builder, Graph, Node, Patch, Rewriter, Value, rewire
 from ..ops.math.pointwise import Cast, Separator
 from ..ops.nn.pool import MaxPool
@@ -22,13 +23,15 @@ SHALLOW = 8  # sums below this are too short for matrix units: outer products su
 
 
 @graph_pass("half_products")
-def half_products(graph: Graph, options: CompileOptions) -> bool:
+def half_products(graph: Graph, options: CompileOptions, *, features: Features = frozenset()) -> bool:
     """Products, convolutions and attention of f32 read f16 or bf16 operands, as ``options.precision`` says.
 
     Their sums, results, biases and masks stay f32, as does everything else. A value has one cast, which comes before
     the views that its readers look through, so that its producer can store it as halves; where nothing else
     reads it, no f32 copy is left. Constants are rounded here; finite ones too large for a half become its largest
-    number. Values of a run that are too large become infinite. Error class: 2^-11 (f16) or 2^-8 (bf16) of each factor.
+    number. Values of a run that are too large become infinite. With `BF16_CONVOLUTIONS`, what convolutions read as bf16
+    all others read as rounded, residuals say: images are stored once, in half the bytes.
+    Error class: 2^-11 (f16) or 2^-8 (bf16) of each factor.
 
     Before::
 
@@ -46,15 +49,25 @@ def half_products(graph: Graph, options: CompileOptions) -> bool:
     changed = walk(graph, _open, "half_products")
     rewriter = Rewriter(graph, "half_products")
     halves = _Halves(graph, DTYPES[options.precision], rewriter)
+    rounded = _images(graph) if options.precision == BF16.name and Feature.BF16_CONVOLUTIONS in features else set()
     for node in rewriter:
         if _takes_halves(node):
             count = DATA[node.op.family]
             operands = (*(halves.of(v) for v in node.operands[:count]), *node.inputs[count:])
             rewire(node, operands, dataclasses.replace(node.op, out=F32.name))  # type: ignore[call-arg]  # each of DATA
             changed = True
+        elif node.op.family in ("pointwise", "reduce") and not rounded.isdisjoint(node.operands):
+            # A cast for each reader, which computes it: stored, it would be as large as before.
+            rewire(node, tuple(halves.widened(v) if v in rounded else v for v in node.inputs))
         rewriter.keep(node)
     rewriter.finish()
     return changed
+
+
+def _images(graph: Graph) -> set[Value]:
+    """What convolutions read, but for outputs of the graph."""
+    found = {n.operands[0] for n in graph.nodes if n.op.family == "conv" and _takes_halves(n)}
+    return found.difference(graph.outputs)
 
 
 def _open(site: Site) -> Patch | None:
@@ -93,6 +106,10 @@ class _Halves:
         if value not in self.made:
             self.made.update(self._make(value))
         return self.made[value]
+
+    def widened(self, value: Value) -> Value:
+        """The value rounded to a half, as f32 again."""
+        return self._builder("").one(Cast(to=F32), self.of(value))
 
     def _make(self, value: Value) -> dict[Value, Value]:
         node = value.producer

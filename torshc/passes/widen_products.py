@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
 from ..base.features import Feature, Features
 from ..base.options import CompileOptions
 from ..expr import BF16, F16, F32, as_int
@@ -27,7 +29,8 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
 
     A product of two halves is exact in f32 and sums were f32 before: no result changes but by the order of its sum.
     Constants are widened here, so they take twice the memory. Where a target has `BF16_WEIGHTS`, bf16 is multiplied by
-    constant matrices as it is, in 1x1 convolutions too, with `BF16_CONVOLUTIONS` in others, and with `BF16_ATTENTION`
+    constant matrices as it is, in 1x1 convolutions too, with `BF16_CONVOLUTIONS` in others without groups or depthwise,
+    and with `BF16_ATTENTION`
     attention reads it. Recurrent cells of
     halves, for which no target has kernels, are widened everywhere; what they carry from step to step stays f32.
 
@@ -81,6 +84,9 @@ def _stays(node: Node, features: Features) -> bool:
         columns, depth, *kernel = w.const.shape
         plain = {*kernel} == {1} == {*op.strides} and all(as_int(p) == 0 for p in op.pads)
         wanted = Feature.BF16_WEIGHTS if plain else Feature.BF16_CONVOLUTIONS
+        depthwise = op.group == columns and depth == 1 and as_int(x.shape[1]) == columns
+        if depthwise and len(kernel) == 2 and Feature.BF16_CONVOLUTIONS in features:
+            return bool(np.isfinite(w.const.astype(F32.numpy)).all())
         fits = op.group == 1 and len(kernel) <= 2
     else:
         depth, columns = w.const.shape[-2:]

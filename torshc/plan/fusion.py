@@ -102,6 +102,8 @@ class Fuser:
             return "operand"
         if node.op.family == "composite":
             return "template"
+        if self._widens(node, value):
+            return "half"
         if source.anchor is not None and own.anchor is not None:
             return "heavy"
         if any(g.anchor is not None and not g.anchor.op.epilogue for g in (source, own)):
@@ -119,6 +121,14 @@ class Fuser:
             if self._strays(nodes, {v.shape for v in reached} if anchor is not None else _row_shapes(nodes)):
                 return "reader"
         return "cycle" if self._would_cycle(source, own) else None
+
+    def _widens(self, node: Node, value: Value) -> bool:
+        """Whether a node makes floats of halves that are in memory for others too: its reader reads fewer bytes so."""
+        if node.op.name != "Cast" or not value.dtype.is_float or value.dtype.size >= node.output.dtype.size:
+            return False
+        readers = self.users.get(node.output, [])
+        alone = len(readers) == 1 and node.output not in self.outputs
+        return alone and readers[0].op.family in ("pointwise", "reduce") and self._wanted(value, {node})
 
     def _fits(self, node: Node, value: Value, base: Value, chain: list[Node], source: Group, own: Group) -> str | None:
         reshapes = all(n.op.name == "Reshape" for n in chain) and (not chain or _row_major(base, value))

@@ -35,6 +35,7 @@ REASONS = {
     "buffers": "their kernel would have more buffers than the target allows",
     "apart": "a rule keeps them apart",
     "rule": "no rule lets them share a kernel",
+    "half": "its reader takes the halves, which are in memory for others too",
     "template": "no kernel template computes both",
     "operand": "a heavy kernel reads its operands from memory",
     "heavy": "each is a heavy kernel, or follows one",

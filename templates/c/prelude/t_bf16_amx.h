@@ -22,6 +22,19 @@ T_FN struct t_bf16_rows t_bf16_packed(const uint16_t *at, int64_t depth) {
     return (struct t_bf16_rows){at, 32, 512, 16 * depth};
 }
 
+/* Two panels of a right factor, and where the two lie that are multiplied next: lines `from` up to `to` of the 32 of each
+ * step are asked for meanwhile, as memory that is read where it is needed comes at half its rate or less. */
+struct t_bf16_panels {
+    const uint32_t *at;
+    int64_t panel;
+    const uint32_t *next;
+    int from, to;
+};
+
+T_FN void t_bf16_ahead(struct t_bf16_panels b, int64_t step) {
+    for (int i = b.from; i < b.to; i++) __builtin_prefetch(b.next + i / 16 * b.panel + step * 256 + i % 16 * 16, 0, 2);
+}
+
 #ifdef __AMX_BF16__
 #include <immintrin.h>
 
@@ -40,15 +53,16 @@ T_FN void t_bf16_open(void) {
 T_FN void t_bf16_close(void) { _tile_release(); }
 
 /* sums[T_NR] rows of `down` x `across` tiles: sums of `steps` times 32 terms. */
-T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16_rows a, const uint32_t *b, int64_t panel,
+T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16_rows a, struct t_bf16_panels b,
                       float *sums) {
     const int row = T_NR * (int)sizeof(float);
     _tile_zero(0);
     if (across > 1) _tile_zero(1);
     if (down > 1) _tile_zero(2);
     if (down > 1 && across > 1) _tile_zero(3);
-    for (int i = 0; i < steps; i++, a.at += a.step, b += 256) {
-        _tile_loadd(6, b, 64);
+    for (int i = 0; i < steps; i++, a.at += a.step, b.at += 256) {
+        t_bf16_ahead(b, i);
+        _tile_loadd(6, b.at, 64);
         _tile_loadd(4, a.at, a.row * 2);
         _tile_dpbf16ps(0, 4, 6);
         if (down > 1) {
@@ -56,7 +70,7 @@ T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16
             _tile_dpbf16ps(2, 5, 6);
         }
         if (across > 1) {
-            _tile_loadd(7, b + panel, 64);
+            _tile_loadd(7, b.at + b.panel, 64);
             _tile_dpbf16ps(1, 4, 7);
         }
         if (down > 1 && across > 1) _tile_dpbf16ps(3, 5, 7);
@@ -89,11 +103,11 @@ T_FN f32v t_bf16_step_(f32v acc, const uint16_t *a, const uint32_t *b) {
 }
 
 static __attribute__((noinline, unused)) void t_bf16_sums(int down, int across, int steps, struct t_bf16_rows a,
-                                                          const uint32_t *b, int64_t panel, float *sums) {
+                                                          struct t_bf16_panels b, float *sums) {
     for (int r = 0; r < 16 * down; r++)
         for (int n = 0; n < 16 * across; n += TORSHC_LANES) {
             const uint16_t *from = a.at + r / 16 * a.below + r % 16 * a.row;
-            const uint32_t *by = b + n / 16 * panel + n % 16;
+            const uint32_t *by = b.at + n / 16 * b.panel + n % 16;
             f32v acc = {0};
             for (int i = 0; i < steps; i++) acc = t_bf16_step_(acc, from + i * a.step, by + 256 * i);
             t_store_f32(sums + r * T_NR + n, acc);
@@ -103,11 +117,11 @@ static __attribute__((noinline, unused)) void t_bf16_sums(int down, int across, 
 
 /* The same for up to 32 rows and columns: whole tiles of them. */
 static __attribute__((unused)) void t_bf16_tile(int64_t rows, int64_t columns, int steps, struct t_bf16_rows a,
-                                                const uint32_t *b, int64_t panel, float *sums) {
-    if (rows <= 16 && columns <= 16) t_bf16_sums(1, 1, steps, a, b, panel, sums);
-    else if (rows <= 16) t_bf16_sums(1, 2, steps, a, b, panel, sums);
-    else if (columns <= 16) t_bf16_sums(2, 1, steps, a, b, panel, sums);
-    else t_bf16_sums(2, 2, steps, a, b, panel, sums);
+                                                struct t_bf16_panels b, float *sums) {
+    if (rows <= 16 && columns <= 16) t_bf16_sums(1, 1, steps, a, b, sums);
+    else if (rows <= 16) t_bf16_sums(1, 2, steps, a, b, sums);
+    else if (columns <= 16) t_bf16_sums(2, 1, steps, a, b, sums);
+    else t_bf16_sums(2, 2, steps, a, b, sums);
 }
 
 /* Elements of row `row` of a block of rows into its tiles, from place `at` of its `depth` on; zeros where there are none. */

@@ -254,3 +254,31 @@ def test_windows(case: Windows, form: type[Bf16GemmKernel], lanes: int, compiler
     reference = ReferenceEvaluator(model(nodes, {"x": left.shape}, ["z"], {"w": right.astype(np.float32), "b": bias}))
     (expected,) = reference.run(None, {"x": left.astype(np.float32)})
     close(made.run(left)[0], expected, 4e-6)
+
+
+def test_images_are_stored_once_as_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Residuals and convolutions of one channel each read them too, and compute in f32; small integers are exact."""
+    monkeypatch.setattr("torshc.targets.cpu.conv.choose_form", lambda extras: FORMS[0])
+    monkeypatch.setattr("torshc.targets.cpu.gemm.choose_form", lambda extras: FORMS[0])
+    monkeypatch.setattr("torshc.targets.cpu.bf16.choose_form", lambda extras: FORMS[0])
+    rng = np.random.default_rng(23)
+    shapes = {"w": (37, 16, 1, 1), "d": (37, 1, 3, 3), "v": (16, 37, 1, 1), "u": (16, 16, 1, 1)}
+    weights = {n: rng.integers(-1, 2, s).astype(np.float32) for n, s in shapes.items()}
+    nodes = [
+        node("Relu", "x", "r"), node("Conv", "r w", "a"), node("Relu", "a", "b"),
+        node("Conv", "b d", "c", group=37, pads=[1, 0, 1, 2], strides=[2, 1]), node("Relu", "c", "e"),
+        node("Conv", "e v", "f"), node("Conv", "f u", "g"), node("Relu", "g", "h"), node("Add", "f h", "s"),
+        node("Conv", "s u", "y"),
+    ]  # fmt: skip
+    made = model(nodes, {"x": [2, 16, 7, 9]}, ["y"], weights)
+    x = rng.integers(-2, 3, (2, 16, 7, 9)).astype(np.float32)
+    done = torshc.compile(made, tmp_path / "m.tsc", precision="bf16")
+    kernels = [(k.kind, [b.dtype.name for b in k.buffers]) for u in done.units for k in u.kernels]
+    assert ("depthwise", ["bf16", "f32", "bf16"]) in kernels
+    products = sorted(types for kind, types in kernels if kind == "gemm")
+    assert products == [["bf16", "i32", "bf16"]] * 3 + [["bf16", "i32", "f32"]]
+    with torshc.load(tmp_path / "m.tsc") as loaded:
+        found = loaded.run({"x": x})["y"]
+    (expected,) = ReferenceEvaluator(made).run(None, {"x": x})
+    assert np.abs(expected).max() > 0
+    close(found, expected, 2**-7)

@@ -181,7 +181,7 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
         return lower_generic(group, storage)
     single = size.taps == 1 and size.planes is None and size.stride == (1, 1)
     single = single and all(as_int(e) == 0 for e in padding(node))
-    halves = is_halves(node) and size.groups == 1 and size.planes is None
+    halves = is_halves(node) and (size.groups == 1 or size.depthwise) and size.planes is None
     if not (floats or halves or is_bytes(node)):
         return lower_generic(group, storage)
     planar = floats and known and size.planes is None
@@ -190,7 +190,7 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
     element, before = channels_last(x, size, group, storage)
     if floats and not known and size.depthwise and not (first and size.planes is None):
         return lower_generic(group, storage)
-    if floats and size.planes is None and size.depthwise and not (known and _multiplies_padding(node)):
+    if (floats or halves) and size.planes is None and size.depthwise and not (known and _multiplies_padding(node)):
         return [*before, *lower_depthwise(group, node, size, element, storage, machine)]
     if planar and (fewer := choose_winograd(size, w, machine)) is not None:
         tile = fewer.choose_tile(machine, size)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import Expr, as_int, axis, const, load, max_of, min_of, select
+from ...expr import F32, Expr, as_int, axis, const, load, max_of, min_of, select
 from ...graph import Node, Value
 from ...kernels.base import Kernel, Packed, Temporary
 from ...kernels.heavy import (
@@ -111,11 +111,11 @@ def _pack(w: Value, size: Geometry, lanes: int) -> Packed:
     vectors = -(-size.groups // lanes)
 
     def make(array: Array) -> list[Array]:
-        wide = np.zeros((vectors * lanes, size.taps), array.dtype)
+        wide = np.zeros((vectors * lanes, size.taps), F32.numpy)
         wide[: size.groups] = array.reshape(size.groups, size.taps)
         return [wide.reshape(vectors, lanes, size.taps).transpose(0, 2, 1)]
 
-    return Packed(w, f"taps by vectors of {lanes} channels", make, vectors * lanes * size.taps * 4, w.dtype)
+    return Packed(w, f"taps by vectors of {lanes} channels", make, vectors * lanes * size.taps * 4, F32)
 
 
 def _pack_at_run_time(
