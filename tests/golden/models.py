@@ -120,6 +120,11 @@ CASES = {
         "(transpose) gemm_bf16_amx (transpose)",
         precision="bf16", extras=("amx-tile", "amx-bf16"), w=(24, 16, 3, 3), b=(24,),
     ),
+    "bf16_amx_image": case(
+        [node("Conv", ["x", "w", "b"], ["y"], pads=[1, 1, 1, 1], strides=[2, 2])], {"x": (1, 32, 9, 8)},
+        "(transpose) conv_bf16_amx (transpose)",
+        precision="bf16", extras=("amx-tile", "amx-bf16"), w=(24, 32, 3, 3), b=(24,),
+    ),
     "conv": case(
         [node("Conv", ["x", "w"], ["a"], pads=[1] * 4), node("Relu", ["a"], ["y"])], IMAGE,
         "(transpose) conv (transpose)", "(map) contraction (map) (map)", w=(24, 16, 3, 3),

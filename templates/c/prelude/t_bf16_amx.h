@@ -11,15 +11,18 @@
 
 #include "t_tile.h"
 
-/* Rows of a left factor: elements from a row to the next, from 32 k to the next, and from 16 rows to the next. */
+/* Rows of a left factor: elements from a row to the next, from 32 k to the next, and from 16 rows to the next.  Of a
+ * convolution each of the taps reads such rows, from its place on. */
 struct t_bf16_rows {
     const uint16_t *at;
     int64_t row, step, below;
+    int taps;
+    const int32_t *places;
 };
 
 /* Rows in tiles. */
 T_FN struct t_bf16_rows t_bf16_packed(const uint16_t *at, int64_t depth) {
-    return (struct t_bf16_rows){at, 32, 512, 16 * depth};
+    return (struct t_bf16_rows){at, 32, 512, 16 * depth, 1, NULL};
 }
 
 /* Two panels of a right factor, and where the two lie that are multiplied next: lines `from` up to `to` of the 32 of each
@@ -31,8 +34,8 @@ struct t_bf16_panels {
     int from, to;
 };
 
-T_FN void t_bf16_ahead(struct t_bf16_panels b, int64_t step) {
-    for (int i = b.from; i < b.to; i++) __builtin_prefetch(b.next + i / 16 * b.panel + step * 256 + i % 16 * 16, 0, 2);
+T_FN void t_bf16_ahead(struct t_bf16_panels b) {
+    for (int i = b.from; i < b.to; i++) __builtin_prefetch(b.next + i / 16 * b.panel + i % 16 * 16, 0, 2);
 }
 
 #ifdef __AMX_BF16__
@@ -52,7 +55,7 @@ T_FN void t_bf16_open(void) {
 /* A tile that is left in use makes every switch of threads slower. */
 T_FN void t_bf16_close(void) { _tile_release(); }
 
-/* sums[T_NR] rows of `down` x `across` tiles: sums of `steps` times 32 terms. */
+/* sums[T_NR] rows of `down` x `across` tiles: sums of `steps` times 32 terms for each tap. */
 T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16_rows a, struct t_bf16_panels b,
                       float *sums) {
     const int row = T_NR * (int)sizeof(float);
@@ -60,20 +63,23 @@ T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16
     if (across > 1) _tile_zero(1);
     if (down > 1) _tile_zero(2);
     if (down > 1 && across > 1) _tile_zero(3);
-    for (int i = 0; i < steps; i++, a.at += a.step, b.at += 256) {
-        t_bf16_ahead(b, i);
-        _tile_loadd(6, b.at, 64);
-        _tile_loadd(4, a.at, a.row * 2);
-        _tile_dpbf16ps(0, 4, 6);
-        if (down > 1) {
-            _tile_loadd(5, a.at + a.below, a.row * 2);
-            _tile_dpbf16ps(2, 5, 6);
+    for (int t = 0; t < a.taps; t++) {
+        const uint16_t *from = a.at + (a.places ? a.places[t] : 0);
+        for (int i = 0; i < steps; i++, from += a.step, b.at += 256, b.next += 256) {
+            t_bf16_ahead(b);
+            _tile_loadd(6, b.at, 64);
+            _tile_loadd(4, from, a.row * 2);
+            _tile_dpbf16ps(0, 4, 6);
+            if (down > 1) {
+                _tile_loadd(5, from + a.below, a.row * 2);
+                _tile_dpbf16ps(2, 5, 6);
+            }
+            if (across > 1) {
+                _tile_loadd(7, b.at + b.panel, 64);
+                _tile_dpbf16ps(1, 4, 7);
+            }
+            if (down > 1 && across > 1) _tile_dpbf16ps(3, 5, 7);
         }
-        if (across > 1) {
-            _tile_loadd(7, b.at + b.panel, 64);
-            _tile_dpbf16ps(1, 4, 7);
-        }
-        if (down > 1 && across > 1) _tile_dpbf16ps(3, 5, 7);
     }
     _tile_stored(0, sums, row);
     if (across > 1) _tile_stored(1, sums + 16, row);
@@ -109,7 +115,9 @@ static __attribute__((noinline, unused)) void t_bf16_sums(int down, int across, 
             const uint16_t *from = a.at + r / 16 * a.below + r % 16 * a.row;
             const uint32_t *by = b.at + n / 16 * b.panel + n % 16;
             f32v acc = {0};
-            for (int i = 0; i < steps; i++) acc = t_bf16_step_(acc, from + i * a.step, by + 256 * i);
+            for (int t = 0; t < a.taps; t++)
+                for (int i = 0; i < steps; i++, by += 256)
+                    acc = t_bf16_step_(acc, from + (a.places ? a.places[t] : 0) + i * a.step, by);
             t_store_f32(sums + r * T_NR + n, acc);
         }
 }

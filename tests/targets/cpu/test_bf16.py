@@ -16,7 +16,7 @@ from torshc.graph import Graph, Value
 from torshc.kernels.machine import Machine
 from torshc.ops.math.linalg import MatMul
 from torshc.ops.nn.conv import Conv
-from torshc.targets.cpu.bf16 import FORMS, Bf16GemmKernel, choose_form
+from torshc.targets.cpu.bf16 import FORMS, AmxKernel, Bf16GemmKernel, choose_form
 from torshc.targets.isa import resolve
 
 from ...support.kernels import Maker, Shape, random, sizes
@@ -233,7 +233,12 @@ WINDOWS = [
     Windows(("b", 24, 13, "s"), (16, 24, 1, 1), strides=(2, 2)),
     Windows((2, 16, "s"), (40, 16, 5), strides=(2,), dilations=(1,), pads=(2, 2)),
     Windows((1, 64, 30, 30), (8, 64, 3, 3), pads=(1, 1, 1, 1)),
+    Windows((2, 64, 8, 7), (17, 64, 3, 2), strides=(2, 1), pads=(1, 0, 0, 1)),
+    Windows(("b", 32, 12, 12), (33, 32, 3, 3), dilations=(2, 3)),
+    Windows((2, 32, "s"), (40, 32, 5), strides=(2,), dilations=(1,), pads=(2, 2)),
+    Windows((2, 64, 37), (40, 64, 5), strides=(3,), dilations=(2,), pads=(3, 1)),
 ]
+BLOCKS = Windows((2, 32, 65, 64), (16, 32, 5, 3), strides=(2, 3), pads=(2, 1, 0, 3))  # which tasks share
 
 
 @pytest.mark.parametrize("compiler", compilers())
@@ -249,11 +254,18 @@ def test_windows(case: Windows, form: type[Bf16GemmKernel], lanes: int, compiler
     x, w, b = m.input(*case.x, dtype=BF16), m.constant(right), m.constant(bias)
     y = m.add("Relu", m.builder.one(Conv(out="f32", **fields), x, w, b))
     made = program(m.output(y), form, lanes, compiler)
-    assert kinds(made)[-1] == name(form)
+    by_planes = form is AmxKernel and case.w[1] % 32 == 0
+    assert kinds(made)[-1] == ("conv_bf16_amx" if by_planes else name(form))
     nodes = [node("Conv", "x w b", "y", **{f: list(getattr(case, f)) for f in fields}), node("Relu", "y", "z")]
     reference = ReferenceEvaluator(model(nodes, {"x": left.shape}, ["z"], {"w": right.astype(np.float32), "b": bias}))
     (expected,) = reference.run(None, {"x": left.astype(np.float32)})
     close(made.run(left)[0], expected, 4e-6)
+
+
+def test_rows_of_images_that_several_tasks_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neighbouring blocks both copy what lies between them, whatever the bytes of a block."""
+    monkeypatch.setattr("torshc.targets.cpu.bf16.BLOCK_BYTES", 64 * 1024)
+    test_windows(BLOCKS, AmxKernel, WIDEST, compilers()[0])
 
 
 def test_images_are_stored_once_as_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ from ...ops.nn.conv import FEW_CHANNELS
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget
-from .bf16 import Window, choose_form
+from .bf16 import Window, as_planes, choose_form
 from .conv_first import lower_first
 from .conv_shape import ElementAt, Geometry, bias_of, channels_last, geometry, source_strides
 from .depthwise import lower_depthwise
@@ -252,7 +252,7 @@ def _as_packed_product(
     count, depth = size.stack * size.oh * size.ow, const(size.ic * size.taps)
     tile = form.choose_tile(machine.lanes, as_int(count))
     blocks = form.choose_blocks(machine, tile, count, const(size.oc), depth, const(1), packs=True)
-    return form(
+    made = form(
         buffers=tuple(buffers.list),
         tasks=blocks.m * blocks.n,
         flops=node.op.flops(node) + epilogue_flops(stores, node.output.type.size),
@@ -268,6 +268,7 @@ def _as_packed_product(
         blocks=blocks,
         window=Window(size, tuple(pixels)),
     )
+    return as_planes(made, machine)
 
 
 def _pack_halves(w: Value, size: Geometry) -> Packed:

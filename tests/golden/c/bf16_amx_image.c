@@ -1,0 +1,125 @@
+/* A convolution of bf16, summed in f32 by tiles, whose left factor is an image: a task copies the rows that it needs with
+ * their margins, pixels apart by the stride in a plane each, so that for every tap neighbouring pixels of the result read
+ * rows at equal distances.  Pixels are counted along these wider rows; those behind an image's edge are not stored.
+ * Weights in panels [ceil(OC / 16)][taps * IC / 2][16] of words of two channels.
+ * Task: a block of output rows of an image by a block of channels. */
+#define T_MR 32
+#define T_NV 2
+#include "t_kernel.h"
+
+T_FN f32v t_decode_bf16(u16v x) {
+    return (f32v)(T_CONV(x, u32) << 16u);
+}
+
+T_DEF_READS(bf16, f32, u16, uint16_t)
+
+#include "t_bf16_amx.h"
+
+/* The arguments of the kernel, and where a task is. */
+struct call {
+    void *const *buf;
+};
+
+#define N 24
+#define IC 32
+#define IH 9
+#define IW 8
+#define OH 5
+#define OW 4
+#define TAPS 9
+#define PANEL (TAPS * IC * 8) /* words */
+#define GROUPS 1
+#define WIDE 5  /* pixels of a row of a plane */
+#define PLANE 1984 /* elements */
+#define X_IMAGE 2304
+#define X_ROW 256
+#define X_PIXEL 32
+
+/* ---- epilogue ---- */
+/* Stores one vector of pixel m from channel n on. */
+T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
+    (void)m, (void)n;
+    const int64_t w0 = m;
+    const float *b2 = c->buf[2];
+    float *b3 = c->buf[3];
+    (void)c, (void)count;
+    if (count >= 16) {
+        const f32v v0 = acc + t_load_f32(b2 + n);
+        t_store_f32(b3 + n + 24 * w0, v0);
+    } else {
+        const f32v v0 = acc + t_loadn_f32(b2 + n, count);
+        t_storen_f32(b3 + n + 24 * w0, v0, count);
+    }
+}
+
+/* The epilogue of `rows` pixels from `at` of a block on, whose first is pixel m of the result. */
+static __attribute__((noinline)) void finish_tile(const struct call *c, int64_t m, int64_t at, int64_t rows, int64_t n,
+    const float *sums) {
+    int64_t y = at / WIDE, x = at % WIDE;
+    for (int64_t r = 0; r < rows; r++, x++) {
+        if (x == WIDE) x = 0, y++;
+        for (int v = 0; v < T_NV && x < OW && n + v * 16 < N; v++)
+        finish(c, m + y * OW + x, n + v * 16, t_load_f32(sums + r * T_NR + v * 16), N - n - v * 16);
+    }
+}
+
+/* ---- images ---- */
+/* Pixels of a plane: input rows and columns from the first that a tap of output pixel 0 may read. */
+static const struct plane {
+    int h, w;
+} planes[] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
+
+/* Where a tap reads. */
+static const int32_t places[TAPS] = {0, 1984, 32, 3968, 5952, 4000, 160, 2144, 192};
+
+/* What output rows from h on need, `rows` of each plane. */
+static void copy(const struct call *c, const uint16_t *image, int64_t h, int64_t rows, uint16_t *to) {
+    (void)c;
+    for (int p = 0; p < 4; p++)
+    for (int64_t y = 0; y < rows; y++) {
+        const int64_t ih = (h + y) * 2 + planes[p].h - 1;
+        uint16_t *out = to + p * PLANE + y * (WIDE * IC);
+        for (int64_t x = 0; x < WIDE; x++, out += IC) {
+            const int64_t iw = x * 2 + planes[p].w - 1;
+            if (ih >= 0 && ih < IH && iw >= 0 && iw < IW)
+            __builtin_memcpy(out, image + ih * X_ROW + iw * X_PIXEL, 2 * IC);
+            else __builtin_memset(out, 0, 2 * IC);
+        }
+    }
+}
+
+/* ---- tasks ---- */
+void k9872dbcc0f29(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    struct call at = {.buf = buf}, *c = &at;
+    (void)dim;
+    const int64_t h_blocks = 1, n_blocks = 1;
+    int64_t copied = -1; /* block of rows that scratch holds */
+    t_bf16_open();
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t nb = task % n_blocks, block = task / n_blocks, image = block / h_blocks;
+        const int64_t h0 = t_cut(OH, h_blocks, block % h_blocks), h1 = t_cut(OH, h_blocks, block % h_blocks + 1);
+        const int64_t p0 = t_cut(GROUPS, n_blocks, nb), p1 = t_cut(GROUPS, n_blocks, nb + 1);
+        const int64_t pixels = (h1 - h0 - 1) * WIDE + OW, tiles = (pixels + T_MR - 1) / T_MR;
+        const uint16_t *x = buf[0];
+        const uint32_t *b = buf[1];
+        if (task == begin)
+        for (int i = 0; i < PANEL / 256; i++)
+        t_bf16_ahead((struct t_bf16_panels){NULL, PANEL, b + p0 * 2 * PANEL + i * 256, 0, 32});
+        if (block != copied) copy(c, x + image * X_IMAGE, h0, h1 - h0 + 1, scratch);
+        copied = block;
+        for (int64_t p = p0; p < p1; p++) {
+            const uint32_t *group = b + p * 2 * PANEL;
+            const int lines = p + 1 < GROUPS ? 32 : 0; /* of a step of the next group */
+            for (int64_t t = 0; t < tiles; t++) {
+                _Alignas(64) float sums[T_MR * T_NR];
+                const int64_t at = t * T_MR, rows = t_imin(T_MR, pixels - at);
+                const struct t_bf16_rows a = {(const uint16_t *)scratch + at * IC, IC, 32, 16 * IC, TAPS, places};
+                const struct t_bf16_panels w = {group, PANEL, group + 2 * PANEL, (int)(t * lines / tiles),
+                    (int)((t + 1) * lines / tiles)};
+                t_bf16_tile(rows, N - p * T_NR, IC / 32, a, w, sums);
+                finish_tile(c, (image * OH + h0) * OW, at, rows, p * T_NR, sums);
+            }
+        }
+    }
+    t_bf16_close();
+}
