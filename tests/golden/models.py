@@ -125,6 +125,11 @@ CASES = {
         "(transpose) conv_bf16_amx (transpose)",
         precision="bf16", extras=("amx-tile", "amx-bf16"), w=(24, 32, 3, 3), b=(24,),
     ),
+    "bf16_amx_picture": case(
+        [node("Conv", ["x", "w", "b"], ["y"], strides=[2, 2], pads=[1] * 4)], {"x": (1, 3, 12, 12)},
+        "(map) conv_bf16_amx (transpose)",
+        precision="bf16", extras=("amx-tile", "amx-bf16"), w=(32, 3, 3, 3), b=(32,),
+    ),
     "conv": case(
         [node("Conv", ["x", "w"], ["a"], pads=[1] * 4), node("Relu", ["a"], ["y"])], IMAGE,
         "(transpose) conv (transpose)", "(map) contraction (map) (map)", w=(24, 16, 3, 3),

@@ -20,6 +20,7 @@ from .walk import Site, walk
 
 _HALVES = (F16, BF16)
 _PRODUCTS = ("gemm", "conv", "conv_transpose", "attention")
+PICTURE = (3, 4)  # channels
 _EVERYWHERE = ("recurrent",)  # no target has kernels of halves for these
 
 
@@ -30,8 +31,7 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
     A product of two halves is exact in f32 and sums were f32 before: no result changes but by the order of its sum.
     Constants are widened here, so they take twice the memory. Where a target has `BF16_WEIGHTS`, bf16 is multiplied by
     constant matrices as it is, in 1x1 convolutions too, with `BF16_CONVOLUTIONS` in others without groups or depthwise,
-    and with `BF16_ATTENTION`
-    attention reads it. Recurrent cells of
+    and with `BF16_TILES` attention and convolutions of pictures read it. Recurrent cells of
     halves, for which no target has kernels, are widened everywhere; what they carry from step to step stays f32.
 
     Args:
@@ -74,10 +74,13 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
 
 
 def _stays(node: Node, features: Features) -> bool:
-    """Whether attention, a product or a convolution with constants has a kernel of bf16; short sums are left out."""
+    """Whether attention, a product or a convolution with constants has a kernel of bf16.
+
+    Short sums are left out, but for pictures, whose few channels tiles take as they take those of a row of pixels.
+    """
     x, w, op = *node.operands[:2], node.op
     if isinstance(op, Attention):
-        return x.dtype is BF16 and Feature.BF16_ATTENTION in features
+        return x.dtype is BF16 and Feature.BF16_TILES in features
     if x.dtype is not BF16 or w.dtype is not BF16 or w.const is None or w.type.rank < 2:
         return False
     if isinstance(op, Conv):
@@ -88,6 +91,8 @@ def _stays(node: Node, features: Features) -> bool:
         if depthwise and len(kernel) == 2 and Feature.BF16_CONVOLUTIONS in features:
             return bool(np.isfinite(w.const.astype(F32.numpy)).all())
         fits = op.group == 1 and len(kernel) <= 2
+        if depth in PICTURE and fits and len(kernel) == 2 and Feature.BF16_TILES in features:
+            return True
     else:
         depth, columns = w.const.shape[-2:]
         wanted, fits = Feature.BF16_WEIGHTS, True

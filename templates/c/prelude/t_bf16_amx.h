@@ -11,6 +11,11 @@
 
 #include "t_tile.h"
 
+#ifndef T_STEP_WORDS
+#define T_STEP_WORDS 16 /* of two k, that a step takes */
+#endif
+#define T_STEP (16 * T_STEP_WORDS) /* words of a panel */
+
 /* Rows of a left factor: elements from a row to the next, from 32 k to the next, and from 16 rows to the next.  Of a
  * convolution each of the taps reads such rows, from its place on. */
 struct t_bf16_rows {
@@ -48,7 +53,10 @@ T_FN void t_bf16_open(void) {
         uint16_t bytes[16];
         uint8_t rows[16];
     } tiles = {.palette = 1};
-    for (int i = 0; i < 8; i++) tiles.bytes[i] = 64, tiles.rows[i] = 16;
+    for (int i = 0; i < 8; i++) {
+        tiles.bytes[i] = i / 2 == 2 ? 4 * T_STEP_WORDS : 64;
+        tiles.rows[i] = i / 2 == 3 ? T_STEP_WORDS : 16;
+    }
     _tile_loadconfig(&tiles);
 }
 
@@ -65,7 +73,7 @@ T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16
     if (down > 1 && across > 1) _tile_zero(3);
     for (int t = 0; t < a.taps; t++) {
         const uint16_t *from = a.at + (a.places ? a.places[t] : 0);
-        for (int i = 0; i < steps; i++, from += a.step, b.at += 256, b.next += 256) {
+        for (int i = 0; i < steps; i++, from += a.step, b.at += T_STEP, b.next += T_STEP) {
             t_bf16_ahead(b);
             _tile_loadd(6, b.at, 64);
             _tile_loadd(4, from, a.row * 2);
@@ -99,7 +107,7 @@ T_FN f32v t_flush_(f32v x) {
 /* L sums of a row: 32 terms each. */
 T_FN f32v t_bf16_step_(f32v acc, const uint16_t *a, const uint32_t *b) {
     f32v even = {0}, odd = {0};
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < T_STEP_WORDS; i++) {
         const u32v w = t_load_u32(b + 16 * i);
         const f32v x = t_flush_(t_splat_bf16(a + 2 * i)), y = t_flush_(t_splat_bf16(a + 2 * i + 1));
         even = t_flush_(even + x * t_flush_((f32v)(w << 16)));
@@ -116,7 +124,7 @@ static __attribute__((noinline, unused)) void t_bf16_sums(int down, int across, 
             const uint32_t *by = b.at + n / 16 * b.panel + n % 16;
             f32v acc = {0};
             for (int t = 0; t < a.taps; t++)
-                for (int i = 0; i < steps; i++, by += 256)
+                for (int i = 0; i < steps; i++, by += T_STEP)
                     acc = t_bf16_step_(acc, from + (a.places ? a.places[t] : 0) + i * a.step, by);
             t_store_f32(sums + r * T_NR + n, acc);
         }

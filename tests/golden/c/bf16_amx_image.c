@@ -1,7 +1,7 @@
 /* A convolution of bf16, summed in f32 by tiles, whose left factor is an image: a task copies the rows that it needs with
  * their margins, pixels apart by the stride in a plane each, so that for every tap neighbouring pixels of the result read
  * rows at equal distances.  Pixels are counted along these wider rows; those behind an image's edge are not stored.
- * Weights in panels [ceil(OC / 16)][taps * IC / 2][16] of words of two channels.
+ * Weights in panels [ceil(OC / 16)][taps * channels / 2][16] of words of two channels.
  * Task: a block of output rows of an image by a block of channels. */
 #define T_MR 32
 #define T_NV 2
@@ -27,10 +27,12 @@ struct call {
 #define OH 5
 #define OW 4
 #define TAPS 9
-#define PANEL (TAPS * IC * 8) /* words */
+#define STEPS 1 /* of a tap */
+#define PANEL 2304 /* words */
 #define GROUPS 1
-#define WIDE 5  /* pixels of a row of a plane */
-#define PLANE 1984 /* elements */
+#define WIDE 5  /* pixels of the result that a row of a plane has room for */
+#define UNIT 32  /* elements from one to the next */
+#define PLANE 2016 /* elements */
 #define X_IMAGE 2304
 #define X_ROW 256
 #define X_PIXEL 32
@@ -70,7 +72,7 @@ static const struct plane {
 } planes[] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
 
 /* Where a tap reads. */
-static const int32_t places[TAPS] = {0, 1984, 32, 3968, 5952, 4000, 160, 2144, 192};
+static const int32_t places[TAPS] = {0, 2016, 32, 4032, 6048, 4064, 160, 2176, 192};
 
 /* What output rows from h on need, `rows` of each plane. */
 static void copy(const struct call *c, const uint16_t *image, int64_t h, int64_t rows, uint16_t *to) {
@@ -78,7 +80,7 @@ static void copy(const struct call *c, const uint16_t *image, int64_t h, int64_t
     for (int p = 0; p < 4; p++)
     for (int64_t y = 0; y < rows; y++) {
         const int64_t ih = (h + y) * 2 + planes[p].h - 1;
-        uint16_t *out = to + p * PLANE + y * (WIDE * IC);
+        uint16_t *out = to + p * PLANE + y * (WIDE * UNIT);
         for (int64_t x = 0; x < WIDE; x++, out += IC) {
             const int64_t iw = x * 2 + planes[p].w - 1;
             if (ih >= 0 && ih < IH && iw >= 0 && iw < IW)
@@ -89,7 +91,7 @@ static void copy(const struct call *c, const uint16_t *image, int64_t h, int64_t
 }
 
 /* ---- tasks ---- */
-void k9872dbcc0f29(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kecf1bdd8875a(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 1, n_blocks = 1;
@@ -113,10 +115,10 @@ void k9872dbcc0f29(void *const *buf, const int64_t *dim, void *scratch, int64_t 
             for (int64_t t = 0; t < tiles; t++) {
                 _Alignas(64) float sums[T_MR * T_NR];
                 const int64_t at = t * T_MR, rows = t_imin(T_MR, pixels - at);
-                const struct t_bf16_rows a = {(const uint16_t *)scratch + at * IC, IC, 32, 16 * IC, TAPS, places};
+                const struct t_bf16_rows a = {(const uint16_t *)scratch + at * UNIT, UNIT, 2 * T_STEP_WORDS, 16 * UNIT, TAPS, places};
                 const struct t_bf16_panels w = {group, PANEL, group + 2 * PANEL, (int)(t * lines / tiles),
                     (int)((t + 1) * lines / tiles)};
-                t_bf16_tile(rows, N - p * T_NR, IC / 32, a, w, sums);
+                t_bf16_tile(rows, N - p * T_NR, STEPS, a, w, sums);
                 finish_tile(c, (image * OH + h0) * OW, at, rows, p * T_NR, sums);
             }
         }

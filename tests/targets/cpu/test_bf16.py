@@ -238,6 +238,12 @@ WINDOWS = [
     Windows((2, 32, "s"), (40, 32, 5), strides=(2,), dilations=(1,), pads=(2, 2)),
     Windows((2, 64, 37), (40, 64, 5), strides=(3,), dilations=(2,), pads=(3, 1)),
 ]
+PICTURES = [
+    Windows((2, 3, 23, 21), (40, 3, 7, 7), strides=(2, 2), pads=(3, 3, 3, 3)),
+    Windows(("b", 4, 23, 21), (17, 4, 11, 5), strides=(4, 1), pads=(3, 2, 0, 1)),
+    Windows((1, 3, 32, 48), (17, 3, 16, 16), strides=(16, 16)),
+    Windows((2, 3, 9, 21), (40, 3, 3, 11), strides=(1, 4), dilations=(2, 1), pads=(1, 1, 2, 1)),
+]
 BLOCKS = Windows((2, 32, 65, 64), (16, 32, 5, 3), strides=(2, 3), pads=(2, 1, 0, 3))  # which tasks share
 
 
@@ -254,12 +260,31 @@ def test_windows(case: Windows, form: type[Bf16GemmKernel], lanes: int, compiler
     x, w, b = m.input(*case.x, dtype=BF16), m.constant(right), m.constant(bias)
     y = m.add("Relu", m.builder.one(Conv(out="f32", **fields), x, w, b))
     made = program(m.output(y), form, lanes, compiler)
-    by_planes = form is AmxKernel and case.w[1] % 32 == 0
+    by_planes = form is AmxKernel and (case.w[1] % 32 == 0 or case in PICTURES)
     assert kinds(made)[-1] == ("conv_bf16_amx" if by_planes else name(form))
     nodes = [node("Conv", "x w b", "y", **{f: list(getattr(case, f)) for f in fields}), node("Relu", "y", "z")]
     reference = ReferenceEvaluator(model(nodes, {"x": left.shape}, ["z"], {"w": right.astype(np.float32), "b": bias}))
     (expected,) = reference.run(None, {"x": left.astype(np.float32)})
     close(made.run(left)[0], expected, 4e-6)
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("case", PICTURES, ids=str)
+def test_pictures_by_tiles(case: Windows, lanes: int) -> None:
+    """Of few channels a tap is a row of the kernel."""
+    test_windows(case, AmxKernel, lanes, compilers()[0])
+
+
+def test_a_pixel_that_is_no_number_reaches_its_windows_alone() -> None:
+    """Tiles read no pixels beyond a row of the kernel, whose weights would be zeros."""
+    m = Maker()
+    fields = {"strides": (2, 2), "dilations": (1, 1), "pads": tuple(map(const, (3, 3, 3, 3)))}
+    y = m.builder.one(Conv(out="f32", **fields), m.input(1, 3, 23, 21, dtype=BF16), m.constant(halves(30, 20, 3, 7, 7)))
+    x = halves(31, 1, 3, 23, 21)
+    x[0, 1, 10, 9] = np.nan
+    found = np.isnan(program(m.output(y), AmxKernel).run(x)[0]).any((0, 1))
+    reach = [np.abs(2 * np.arange(n) - place) <= 3 for n, place in ((12, 10), (11, 9))]
+    np.testing.assert_array_equal(found, np.outer(*reach))
 
 
 def test_rows_of_images_that_several_tasks_copy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +295,7 @@ def test_rows_of_images_that_several_tasks_copy(monkeypatch: pytest.MonkeyPatch)
 
 def test_images_are_stored_once_as_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Residuals and convolutions of one channel each read them too, and compute in f32; small integers are exact."""
-    monkeypatch.setattr("torshc.targets.cpu.conv.choose_form", lambda extras: FORMS[0])
+    monkeypatch.setattr("torshc.targets.cpu.conv_bf16.choose_form", lambda extras: FORMS[0])
     monkeypatch.setattr("torshc.targets.cpu.gemm.choose_form", lambda extras: FORMS[0])
     monkeypatch.setattr("torshc.targets.cpu.bf16.choose_form", lambda extras: FORMS[0])
     rng = np.random.default_rng(23)

@@ -9,16 +9,14 @@ from typing import ClassVar
 import numpy as np
 
 from ...base.features import Feature, Features
-from ...expr import Expr, as_int, call, ceil_div, const
+from ...expr import Expr, as_int, ceil_div, const
 from ...kernels.machine import Machine
 from .conv_shape import Geometry
 from .pack import HALF_COLUMNS, STEP
-from .tiles import BLOCK_ROWS, FEW_ROWS, TASK_FLOPS, Blocks, ProductKernel, Tile, choose_blocks, clamp
+from .tiles import BLOCK_ROWS, FEW_ROWS, TASK_FLOPS, Blocks, ProductKernel, Tile, choose_blocks
 
 BLOCK_BYTES = 512 * 1024  # of packed rows that a task reads again for each group of columns: they stay in L2
 MOST_ROWS = 384  # of a block
-LEAST_LINES = 4  # of a block of output rows: those around them are copied too
-MOST_BYTES = 2 * BLOCK_BYTES  # that one row of pixels may need of an image
 
 
 @dataclass(frozen=True)
@@ -104,87 +102,6 @@ class AmxKernel(Bf16GemmKernel):
 
 
 @dataclass(frozen=True)
-class AmxWindowKernel(AmxKernel):
-    """A convolution whose tiles read a copy of the image, with margins, in place of packed rows.
-
-    Attributes:
-        rows: output rows of a block at the most.
-    """
-
-    kind: ClassVar[str] = "conv"
-    template: ClassVar[str] = "conv_bf16_amx.c.j2"
-
-    rows: int = 1
-
-    @property
-    def wide(self) -> int:
-        """Pixels of a row of a plane."""
-        size = self.sizes
-        return (as_int(size.ow) or 0) + (size.kernel[1] - 1) * size.dilation[1] // size.stride[1]
-
-    @property
-    def plane(self) -> int:
-        """Elements of a plane: for the rows of a block, and what a last tile reads beyond them."""
-        size = self.sizes
-        rows = self.rows + (size.kernel[0] - 1) * size.dilation[0] // size.stride[0]
-        return (rows * self.wide + self.tile.rows) * size.ic
-
-    @property
-    def sizes(self) -> Geometry:
-        """Of the convolution."""
-        assert self.window is not None
-        return self.window.size
-
-    @property
-    def planes(self) -> list[tuple[int, int]]:
-        """Rows and columns of the input, less than a stride, from which on pixels are read one stride apart."""
-        (h, w) = self.sizes.stride
-        return list(dict.fromkeys((r % h, s % w) for r, s in self._taps))
-
-    @property
-    def places(self) -> list[int]:
-        """Where each tap reads for the first pixel of a block."""
-        (h, w), planes = self.sizes.stride, self.planes
-        return [
-            planes.index((r % h, s % w)) * self.plane + (r // h * self.wide + s // w) * self.sizes.ic
-            for r, s in self._taps
-        ]
-
-    @property
-    def _taps(self) -> tuple[tuple[int, int], ...]:
-        assert self.window is not None
-        return self.window.taps
-
-    @property
-    def scratch(self) -> Expr:
-        return const(len(self.planes) * self.plane * self.packed)
-
-
-def as_planes(packed: Bf16GemmKernel, machine: Machine) -> Bf16GemmKernel:
-    """The convolution by copies of images, where sizes are known, whole steps of channels, and rows not too long."""
-    assert packed.window is not None
-    size = packed.window.size
-    height = as_int(size.oh)
-    if not isinstance(packed, AmxKernel) or None in (height, as_int(size.ow)) or size.ic % STEP or not size.taps:
-        return packed
-    assert height is not None
-    one = AmxWindowKernel.of(packed, rows=1)
-    two = AmxWindowKernel.of(packed, rows=2)
-    first, more = as_int(one.scratch) or 0, (as_int(two.scratch) or 0) - (as_int(one.scratch) or 0)
-    if first > MOST_BYTES or not height:
-        return packed
-    panels = packed.tile.panels(packed.n.args[0])
-    wanted = clamp(call("floordiv", packed.flops, packed.task_flops), 1, 4 * machine.threads)
-    few = min(-(-machine.threads // (as_int(panels) or 1)), height // LEAST_LINES)  # where columns are few for threads
-    blocks = max(-(-height // max(1, 1 + (BLOCK_BYTES - first) // more)), few if as_int(wanted) != 1 else 1)
-    count = size.images * blocks
-    columns = clamp(ceil_div(wanted, call("max", count, 1)), 1, panels)
-    return AmxWindowKernel.of(
-        packed, rows=-(-height // blocks), blocks=Blocks(const(blocks), columns), tasks=count * columns
-    )
-
-
-@dataclass(frozen=True)
 class DotKernel(Bf16GemmKernel):
     """Vectors to each of which an instruction adds two terms."""
 
@@ -218,4 +135,4 @@ def missing_features(extras: Sequence[str]) -> Features:
     form = choose_form(extras)
     if form is AmxKernel:
         return frozenset()
-    return frozenset({Feature.BF16_ATTENTION} if form.needs else {Feature.BF16_ATTENTION, Feature.BF16_CONVOLUTIONS})
+    return frozenset({Feature.BF16_TILES} if form.needs else {Feature.BF16_TILES, Feature.BF16_CONVOLUTIONS})

@@ -314,7 +314,7 @@ class CTarget(CpuTarget):
     name = "c"
     title = "C for this processor"
     features = frozenset({
-        Feature.ATTENTION, Feature.BF16_ATTENTION, Feature.BF16_CONVOLUTIONS, Feature.BF16_WEIGHTS,
+        Feature.ATTENTION, Feature.BF16_CONVOLUTIONS, Feature.BF16_TILES, Feature.BF16_WEIGHTS,
         Feature.BYTE_PRODUCTS, Feature.CONVOLUTION_WEIGHTS, Feature.NARROW_WEIGHTS,
     })  # fmt: skip
     options = CpuTarget.options | {"isa", "named_weights", "scheduler", "train", "weights_dtype", "tuning_records"}

@@ -25,7 +25,6 @@ from ...kernels.heavy import (
     is_empty,
     is_finite,
     join_stores,
-    plain,
     strided_operand,
     traffic,
 )
@@ -35,12 +34,12 @@ from ...ops.nn.conv import FEW_CHANNELS
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget
-from .bf16 import Window, as_planes, choose_form
+from .conv_bf16 import lower_halves, lower_picture
 from .conv_first import lower_first
 from .conv_shape import ElementAt, Geometry, bias_of, channels_last, geometry, source_strides
 from .depthwise import lower_depthwise
 from .gemm import Product, is_bytes, is_halves, lower_product
-from .pack import HALF_COLUMNS, QUAD, STEP, panels, quads, words_of_halves
+from .pack import QUAD, panels, quads
 from .tiles import BLOCK_K, Blocks, Tile, choose_blocks, choose_tile, partial_sums
 from .winograd import choose_form as choose_winograd
 from .winograd import lower_winograd
@@ -187,6 +186,8 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
     planar = floats and known and size.planes is None
     if first and planar and size.groups == 1 and size.ic <= FEW_CHANNELS:
         return lower_first(group, node, size, storage, machine)
+    if halves and (of_few := lower_picture(group, node, size, storage, machine)) is not None:
+        return [of_few]
     element, before = channels_last(x, size, group, storage)
     if floats and not known and size.depthwise and not (first and size.planes is None):
         return lower_generic(group, storage)
@@ -200,7 +201,7 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
     if made is not None:
         return [*before, *made]
     if halves:
-        return [*before, _as_packed_product(group, node, size, element, storage, machine)]
+        return [*before, lower_halves(group, node, size, element, storage, machine)]
     return [*before, *lower_direct(group, node, size, element, plain_phases(size), storage, machine)]
 
 
@@ -234,52 +235,6 @@ def _as_product(
         halves=is_halves(node),
     )
     return lower_product(group, node, wanted, storage, machine)
-
-
-def _as_packed_product(
-    group: Group, node: Node, size: Geometry, element: ElementAt, storage: Mapping[Value, Storage], machine: Machine
-) -> Kernel:
-    """A convolution of halves as a product of pixels, each of which has all that its taps read in a row."""
-    buffers, form = Buffers(storage), choose_form(machine.extras)
-    x = source_strides(element, size, buffers)
-    panels = add_buffer(buffers, _pack_halves(node.operands[1], size), dtype=I32)
-    axes = size.axes(inside=False)
-    n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
-    columns = axis("c", size.oc)
-    channel = columns if size.oc > 1 else const(0)
-    stores = finish(group, node, summed(group, node, channel), size.index(n, channel, h, v), buffers)
-    pixels, stores = join_stores([a for a in axes if as_int(a.args[0]) != 1], stores)
-    count, depth = size.stack * size.oh * size.ow, const(size.ic * size.taps)
-    tile = form.choose_tile(machine.lanes, as_int(count))
-    blocks = form.choose_blocks(machine, tile, count, const(size.oc), depth, const(1), packs=True)
-    made = form(
-        buffers=tuple(buffers.list),
-        tasks=blocks.m * blocks.n,
-        flops=node.op.flops(node) + epilogue_flops(stores, node.output.type.size),
-        nbytes=traffic(buffers.list, group.outputs),
-        stores=tuple(stores),
-        batch=(),
-        m=axis("m", count),
-        n=columns,
-        k=depth,
-        a=x,
-        b=plain(panels, const(0)),
-        tile=tile,
-        blocks=blocks,
-        window=Window(size, tuple(pixels)),
-    )
-    return as_planes(made, machine)
-
-
-def _pack_halves(w: Value, size: Geometry) -> Packed:
-    """Weights as a matrix [tap, channel][output channel] in panels of words of two rows."""
-
-    def make(array: Array) -> Iterator[Array]:
-        taps = array.reshape(size.oc, size.ic, -1).transpose(2, 1, 0)
-        yield panels(words_of_halves(taps.reshape(-1, size.oc)), HALF_COLUMNS)
-
-    words = -(-size.ic * size.taps // STEP) * (STEP // 2)
-    return Packed(w, "halves of taps", make, -(-size.oc // HALF_COLUMNS) * HALF_COLUMNS * words * 4, I32)
 
 
 def summed(group: Group, node: Node, channel: Expr) -> Expr:

@@ -1,0 +1,139 @@
+/* A convolution of bf16, summed in f32 by tiles, whose left factor is an image: a task copies the rows that it needs with
+ * their margins, pixels apart by the stride in a plane each, so that for every tap neighbouring pixels of the result read
+ * rows at equal distances.  Pixels are counted along these wider rows; those behind an image's edge are not stored.
+ * A pixel of the picture has 4 halves, and a tap reads those of a row of the kernel.
+ * Weights in panels [ceil(OC / 16)][taps * channels / 2][16] of words of two channels.
+ * Task: a block of output rows of an image by a block of channels. */
+#define T_MR 32
+#define T_NV 2
+#define T_STEP_WORDS 6
+#include "t_kernel.h"
+
+T_FN f32v t_decode_bf16(u16v x) {
+    return (f32v)(T_CONV(x, u32) << 16u);
+}
+
+T_DEF_READS(bf16, f32, u16, uint16_t)
+
+#include "t_bf16_amx.h"
+
+/* The arguments of the kernel, and where a task is. */
+struct call {
+    void *const *buf;
+};
+
+#define N 32
+#define IC 3
+#define IH 12
+#define IW 12
+#define OH 6
+#define OW 6
+#define TAPS 3
+#define STEPS 1 /* of a tap */
+#define PANEL 512 /* words */
+#define GROUPS 1
+#define WIDE 7  /* pixels of the result that a row of a plane has room for */
+#define UNIT 8  /* elements from one to the next */
+#define PLANE 660 /* elements */
+#define X_IMAGE 432
+#define X_ROW 12
+#define X_PIXEL 1
+#define X_CHANNEL 144
+
+/* ---- epilogue ---- */
+/* Stores one vector of pixel m from channel n on. */
+T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
+    (void)m, (void)n;
+    const int64_t w0 = m;
+    const float *b2 = c->buf[2];
+    float *b3 = c->buf[3];
+    (void)c, (void)count;
+    const f32v v0 = acc + t_load_f32(b2 + n);
+    t_store_f32(b3 + n + 32 * w0, v0);
+}
+
+/* The epilogue of `rows` pixels from `at` of a block on, whose first is pixel m of the result. */
+static __attribute__((noinline)) void finish_tile(const struct call *c, int64_t m, int64_t at, int64_t rows, int64_t n,
+    const float *sums) {
+    int64_t y = at / WIDE, x = at % WIDE;
+    for (int64_t r = 0; r < rows; r++, x++) {
+        if (x == WIDE) x = 0, y++;
+        for (int v = 0; v < T_NV && x < OW && n + v * 16 < N; v++)
+        finish(c, m + y * OW + x, n + v * 16, t_load_f32(sums + r * T_NR + v * 16), N - n - v * 16);
+    }
+}
+
+/* ---- images ---- */
+/* Pixels of a plane: input rows and columns from the first that a tap of output pixel 0 may read. */
+static const struct plane {
+    int h, w;
+} planes[] = {{0, 0}, {1, 0}};
+
+/* Where a tap reads. */
+static const int32_t places[TAPS] = {0, 660, 56};
+
+/* Pixels of a row of the picture, 4 halves each. */
+static void copy_pixels(const struct call *c, const uint16_t *row, int64_t count, uint16_t *out) {
+    (void)c;
+    for (int64_t i = 0; i < count; i += 16, row += 16, out += 4 * 16) {
+        const u32v c0 = T_CONV(t_loadn_u16(row, count - i), u32);
+        const u32v c1 = T_CONV(t_loadn_u16(row + X_CHANNEL, count - i), u32);
+        const u32v c2 = T_CONV(t_loadn_u16(row + 2 * X_CHANNEL, count - i), u32);
+        const u64v low = T_CONV(c0 | c1 << 16, u64), high = T_CONV(c2, u64);
+        t_storen_u64(out, low | high << 32, count - i);
+    }
+}
+
+/* What output rows from h on need, `rows` of each plane. */
+static void copy(const struct call *c, const uint16_t *image, int64_t h, int64_t rows, uint16_t *to) {
+    (void)c;
+    for (int p = 0; p < 2; p++)
+    for (int64_t y = 0; y < rows; y++) {
+        const int64_t ih = (h + y) * 2 + planes[p].h - 1;
+        uint16_t *out = to + p * PLANE + y * (WIDE * UNIT);
+        const int64_t all = WIDE * 2, left = t_imin(1, all), count = t_imin(IW, all - left);
+        if (ih < 0 || ih >= IH) {
+            __builtin_memset(out, 0, 2 * WIDE * UNIT);
+            continue;
+        }
+        __builtin_memset(out, 0, (size_t)left * 8);
+        copy_pixels(c, image + ih * X_ROW, count, out + left * 4);
+        __builtin_memset(out + (left + count) * 4, 0, (size_t)(all - left - count) * 8);
+    }
+}
+
+/* ---- tasks ---- */
+void k7b56b7386d5f(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    struct call at = {.buf = buf}, *c = &at;
+    (void)dim;
+    const int64_t h_blocks = 1, n_blocks = 1;
+    int64_t copied = -1; /* block of rows that scratch holds */
+    t_bf16_open();
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t nb = task % n_blocks, block = task / n_blocks, image = block / h_blocks;
+        const int64_t h0 = t_cut(OH, h_blocks, block % h_blocks), h1 = t_cut(OH, h_blocks, block % h_blocks + 1);
+        const int64_t p0 = t_cut(GROUPS, n_blocks, nb), p1 = t_cut(GROUPS, n_blocks, nb + 1);
+        const int64_t pixels = (h1 - h0 - 1) * WIDE + OW, tiles = (pixels + T_MR - 1) / T_MR;
+        const uint16_t *x = buf[0];
+        const uint32_t *b = buf[1];
+        if (task == begin)
+        for (int i = 0; i < PANEL / 256; i++)
+        t_bf16_ahead((struct t_bf16_panels){NULL, PANEL, b + p0 * 2 * PANEL + i * 256, 0, 32});
+        if (block != copied) copy(c, x + image * X_IMAGE, h0, h1 - h0 + 1, scratch);
+        copied = block;
+        for (int64_t p = p0; p < p1; p++) {
+            const uint32_t *group = b + p * 2 * PANEL;
+            const int lines = p + 1 < GROUPS ? 32 : 0; /* of a step of the next group */
+            for (int64_t t = 0; t < tiles; t++) {
+                _Alignas(64) float sums[T_MR * T_NR];
+                const int64_t at = t * T_MR, rows = t_imin(T_MR, pixels - at);
+                const struct t_bf16_rows a = {(const uint16_t *)scratch + at * UNIT, UNIT, 2 * T_STEP_WORDS, 16 * UNIT, TAPS, places};
+                const struct t_bf16_panels w = {group, PANEL, group + 2 * PANEL, (int)(t * lines / tiles),
+                    (int)((t + 1) * lines / tiles)};
+                t_bf16_tile(rows, N - p * T_NR, STEPS, a, w, sums);
+                finish_tile(c, (image * OH + h0) * OW, at, rows, p * T_NR, sums);
+            }
+        }
+    }
+    t_bf16_close();
+}

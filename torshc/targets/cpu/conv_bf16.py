@@ -1,0 +1,218 @@
+"""Convolutions of bf16 as products: of pixels with all that their taps read, or over copies of images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...expr import BF16, I32, Expr, as_int, axis, call, const, load
+from ...graph import Node, Value
+from ...kernels.axes import ceil_div
+from ...kernels.base import Packed
+from ...kernels.heavy import (
+    Strided,
+    accumulated,
+    add_buffer,
+    epilogue_flops,
+    finish,
+    join_stores,
+    plain,
+    strided_operand,
+    traffic,
+)
+from ...kernels.machine import Machine
+from ...kernels.nest import Buffers
+from ...plan.group import Group
+from ...plan.storage import Storage
+from .bf16 import BLOCK_BYTES, AmxKernel, Bf16GemmKernel, Window, choose_form
+from .conv_shape import ElementAt, Geometry, bias_of, source_strides
+from .pack import HALF_COLUMNS, STEP, panels, words_of_halves
+from .tiles import Blocks, clamp
+
+Array = np.ndarray[Any, Any]
+LEAST_LINES = 4  # output rows of a block: rows around them are copied too
+MOST_BYTES = 2 * BLOCK_BYTES  # that one row of output may need of an image
+PIXEL = 4  # halves of a picture's pixel
+
+
+@dataclass(frozen=True)
+class ImageKernel(AmxKernel):
+    """A convolution whose tiles read a copy of the image, with margins, in place of packed rows.
+
+    Pixels lie in planes, one for each place within a stride. A tap reads the channels of a pixel, which fill steps of
+    32; of a picture, whose channels are few, it reads neighbouring pixels, which are not apart by the stride then.
+
+    Attributes:
+        rows: output rows of a block at the most.
+        picture: whether pixels have three channels or four, in :data:`PIXEL` halves.
+    """
+
+    kind: ClassVar[str] = "conv"
+    template: ClassVar[str] = "conv_bf16_amx.c.j2"
+
+    rows: int = 1
+    picture: bool = False
+
+    @property
+    def size(self) -> Geometry:
+        """Of the convolution."""
+        assert self.window is not None
+        return self.window.size
+
+    @property
+    def wide(self) -> int:
+        """Pixels of the result that a row of a plane has room for, those behind the edge among them."""
+        size = self.size
+        return (as_int(size.ow) or 0) + (size.kernel[1] - 1) * size.dilation[1] // size.stride[1]
+
+    @property
+    def unit(self) -> int:
+        """Halves from where a pixel of the result reads to where the next one does."""
+        return PIXEL * self.size.stride[1] if self.picture else self.size.ic
+
+    @property
+    def depth(self) -> int:
+        """Halves that a tap reads."""
+        return PIXEL * self.size.kernel[1] if self.picture else self.size.ic
+
+    @property
+    def steps(self) -> int:
+        """Steps of a tap."""
+        return -(-self.depth // STEP)
+
+    @property
+    def taps(self) -> tuple[tuple[int, int], ...]:
+        """Rows and columns from the first pixel that a pixel of the result reads to where its taps read."""
+        assert self.window is not None
+        return tuple(dict.fromkeys((r, 0) for r, _ in self.window.taps)) if self.picture else self.window.taps
+
+    @property
+    def extra(self) -> int:
+        """Rows of a plane beyond those of the result."""
+        return (self.size.kernel[0] - 1) * self.size.dilation[0] // self.size.stride[0]
+
+    @property
+    def plane(self) -> int:
+        """Halves of a plane: those that a block needs, and what its last tile reads beyond them."""
+        return ((self.rows + self.extra) * self.wide + self.tile.rows) * self.unit + self.depth
+
+    @property
+    def planes(self) -> list[tuple[int, int]]:
+        """Rows and columns, less than a stride, from which on a plane has pixels of the image."""
+        (h, w) = self.size.stride
+        return list(dict.fromkeys((r % h, s % w) for r, s in self.taps))
+
+    @property
+    def places(self) -> list[int]:
+        """Where each tap reads for the first pixel of a block."""
+        (h, w), planes = self.size.stride, self.planes
+        return [
+            planes.index((r % h, s % w)) * self.plane + (r // h * self.wide + s // w) * self.unit for r, s in self.taps
+        ]
+
+    @property
+    def scratch(self) -> Expr:
+        return const(len(self.planes) * self.plane * self.packed)
+
+
+def lower_halves(
+    group: Group, node: Node, size: Geometry, element: ElementAt, storage: Mapping[Value, Storage], machine: Machine
+) -> Bf16GemmKernel:
+    """A convolution of one group: over copies of images where channels fill steps of tiles, else of packed pixels."""
+    buffers, form = Buffers(storage), choose_form(machine.extras)
+    x = source_strides(element, size, buffers)
+    packed = _product(group, node, size, x, _pack(node.operands[1], size), buffers, machine)
+    if form is not AmxKernel or size.ic % STEP or not size.taps:
+        return packed
+    return _over_images(ImageKernel.of(packed), machine) or packed
+
+
+def lower_picture(
+    group: Group, node: Node, size: Geometry, storage: Mapping[Value, Storage], machine: Machine
+) -> ImageKernel | None:
+    """A convolution of three channels or four; None where tiles are missing, or do not take its rows in equal steps."""
+    steps = max(1, -(-size.kernel[1] * PIXEL // STEP))
+    fits = size.ic in (3, 4) and size.dilation[1] == 1 and size.planes is None and not size.flat and size.taps
+    if choose_form(machine.extras) is not AmxKernel or not fits or size.kernel[1] * PIXEL // 2 % steps:
+        return None
+    buffers = Buffers(storage)
+    axes = [*size.axes(inside=True), axis("c", size.ic)]
+    n, h, w, c = axes
+    x = strided_operand(buffers.resolve(load(node.operands[0], size.index(n, c, h, w), BF16)), axes)
+    if x is None:
+        return None
+    packed = _product(group, node, size, x, _pack(node.operands[1], size, PIXEL), buffers, machine)
+    return _over_images(ImageKernel.of(packed, picture=True), machine)
+
+
+def _product(
+    group: Group, node: Node, size: Geometry, x: Strided, weights: Packed, buffers: Buffers, machine: Machine
+) -> Bf16GemmKernel:
+    """A convolution as a product of pixels, each of which has all that its taps read in a row."""
+    form = choose_form(machine.extras)
+    matrix = add_buffer(buffers, weights, dtype=I32)
+    axes = size.axes(inside=False)
+    n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
+    columns = axis("c", size.oc)
+    channel = columns if size.oc > 1 else const(0)
+    stores = finish(group, node, accumulated(group, bias_of(node), channel), size.index(n, channel, h, v), buffers)
+    pixels, stores = join_stores([a for a in axes if as_int(a.args[0]) != 1], stores)
+    count, depth = size.stack * size.oh * size.ow, const(size.ic * size.taps)
+    tile = form.choose_tile(machine.lanes, as_int(count))
+    blocks = form.choose_blocks(machine, tile, count, const(size.oc), depth, const(1), packs=True)
+    return form(
+        buffers=tuple(buffers.list),
+        tasks=blocks.m * blocks.n,
+        flops=node.op.flops(node) + epilogue_flops(stores, node.output.type.size),
+        nbytes=traffic(buffers.list, group.outputs),
+        stores=tuple(stores),
+        batch=(),
+        m=axis("m", count),
+        n=columns,
+        k=depth,
+        a=x,
+        b=plain(matrix, const(0)),
+        tile=tile,
+        blocks=blocks,
+        window=Window(size, tuple(pixels)),
+    )
+
+
+def _over_images(kernel: ImageKernel, machine: Machine) -> ImageKernel | None:
+    """The kernel with its blocks; None where sizes are a run's, or a row of an image is too long for a copy."""
+    height = as_int(kernel.size.oh)
+    if not height or not as_int(kernel.size.ow):
+        return None
+    first, more = (as_int(ImageKernel.of(kernel, rows=rows).scratch) or 0 for rows in (1, 2))
+    if first > MOST_BYTES:
+        return None
+    groups = kernel.tile.panels(kernel.n.args[0])
+    wanted = clamp(call("floordiv", kernel.flops, kernel.task_flops), 1, 4 * machine.threads)
+    few = min(-(-machine.threads // (as_int(groups) or 1)), height // LEAST_LINES)  # where threads outnumber columns
+    blocks = max(-(-height // max(1, 1 + (BLOCK_BYTES - first) // (more - first))), few if as_int(wanted) != 1 else 1)
+    count = kernel.size.images * blocks
+    columns = clamp(ceil_div(wanted, call("max", count, 1)), 1, groups)
+    return ImageKernel.of(
+        kernel, rows=-(-height // blocks), blocks=Blocks(const(blocks), columns), tasks=count * columns
+    )
+
+
+def _pack(w: Value, size: Geometry, channels: int = 0) -> Packed:
+    """Weights as a matrix [tap, channel][output channel] in panels of words of two rows.
+
+    Args:
+        channels: of a tap, where there are more than the convolution's, with zeros.
+    """
+    channels = channels or size.ic
+
+    def make(array: Array) -> Iterator[Array]:
+        taps = np.zeros((size.taps, channels, size.oc), array.dtype)
+        taps[:, : size.ic] = array.reshape(size.oc, size.ic, -1).transpose(2, 1, 0)
+        yield panels(words_of_halves(taps.reshape(-1, size.oc)), HALF_COLUMNS)
+
+    words = -(-channels * size.taps // STEP) * (STEP // 2)
+    how = f"halves of taps of {channels}"
+    return Packed(w, how, make, -(-size.oc // HALF_COLUMNS) * HALF_COLUMNS * words * 4, I32)
