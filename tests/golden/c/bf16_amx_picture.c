@@ -103,7 +103,7 @@ static void copy(const struct call *c, const uint16_t *image, int64_t h, int64_t
 }
 
 /* ---- tasks ---- */
-void k7b56b7386d5f(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kf42678575804(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 1, n_blocks = 1;
@@ -113,7 +113,7 @@ void k7b56b7386d5f(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t nb = task % n_blocks, block = task / n_blocks, image = block / h_blocks;
         const int64_t h0 = t_cut(OH, h_blocks, block % h_blocks), h1 = t_cut(OH, h_blocks, block % h_blocks + 1);
         const int64_t p0 = t_cut(GROUPS, n_blocks, nb), p1 = t_cut(GROUPS, n_blocks, nb + 1);
-        const int64_t pixels = (h1 - h0 - 1) * WIDE + OW, tiles = (pixels + T_MR - 1) / T_MR;
+        const int64_t pixels = (h1 - h0 - 1) * WIDE + OW, all = (pixels + T_MR - 1) / T_MR;
         const uint16_t *x = buf[0];
         const uint32_t *b = buf[1];
         if (task == begin)
@@ -121,18 +121,16 @@ void k7b56b7386d5f(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         t_bf16_ahead((struct t_bf16_panels){NULL, PANEL, b + p0 * 2 * PANEL + i * 256, 0, 32});
         if (block != copied) copy(c, x + image * X_IMAGE, h0, h1 - h0 + 1, scratch);
         copied = block;
+        for (int64_t t = 0; t < all; t++)
         for (int64_t p = p0; p < p1; p++) {
-            const uint32_t *group = b + p * 2 * PANEL;
-            const int lines = p + 1 < GROUPS ? 32 : 0; /* of a step of the next group */
-            for (int64_t t = 0; t < tiles; t++) {
-                _Alignas(64) float sums[T_MR * T_NR];
-                const int64_t at = t * T_MR, rows = t_imin(T_MR, pixels - at);
-                const struct t_bf16_rows a = {(const uint16_t *)scratch + at * UNIT, UNIT, 2 * T_STEP_WORDS, 16 * UNIT, TAPS, places};
-                const struct t_bf16_panels w = {group, PANEL, group + 2 * PANEL, (int)(t * lines / tiles),
-                    (int)((t + 1) * lines / tiles)};
-                t_bf16_tile(rows, N - p * T_NR, STEPS, a, w, sums);
-                finish_tile(c, (image * OH + h0) * OW, at, rows, p * T_NR, sums);
-            }
+            const int lines = t == 0 && p + 1 < GROUPS ? 32 : 0; /* of a step of the next group */
+            const struct t_bf16_panels panels = {b + p * 2 * PANEL, PANEL, b + (p + 1) * 2 * PANEL, 0, lines};
+            _Alignas(64) float sums[T_MR * T_NR];
+            const int64_t at = t * T_MR, rows = t_imin(T_MR, pixels - at);
+            const struct t_bf16_rows a = {(const uint16_t *)scratch + at * UNIT, UNIT, 2 * T_STEP_WORDS, 16 * UNIT, TAPS, places};
+            t_bf16_tile(rows, N - p * T_NR, STEPS, a, panels, sums);
+            finish_tile(c, (image * OH + h0) * OW, at, rows, p * T_NR, sums);
+
         }
     }
     t_bf16_close();

@@ -66,11 +66,11 @@ static __attribute__((noinline)) void finish_tile(const struct call *c, int rows
 
 /* ---- tiles ---- */
 /* The rows from m on by a group of columns. */
-static void tile(const struct call *c, int64_t m, int64_t p, const uint16_t *a, struct t_bf16_panels b) {
+static void tile(const struct call *c, int64_t m, int64_t p, struct t_bf16_rows a, struct t_bf16_panels b) {
     _Alignas(64) float sums[T_MR * T_NR];
     const int64_t columns = N - p * T_NR;
     const int rows = (int)t_imin(T_MR, M - m);
-    t_bf16_tile(rows, columns, DEPTH / 32, t_bf16_packed(a, DEPTH), b, sums);
+    t_bf16_tile(rows, columns, DEPTH / 32, a, b, sums);
     finish_tile(c, rows, columns <= 16 ? T_NV / 2 : T_NV, m, p * T_NR, sums);
 }
 
@@ -96,7 +96,7 @@ static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
 }
 
 /* ---- tasks ---- */
-void k53394e000f49(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kcf5f3970ac9a(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 1, n_blocks = 1;
@@ -114,15 +114,14 @@ void k53394e000f49(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         t_bf16_ahead((struct t_bf16_panels){NULL, PANEL, b + p0 * 2 * PANEL + i * 256, 0, 32});
         if (block != packed) pack(c, a, m0, t_imin(M, t1 * T_MR), (uint16_t *)scratch);
         packed = block;
+        for (int64_t t = t0; t < t1; t++)
         for (int64_t p = p0; p < p1; p++) {
-            const uint32_t *group = b + p * (T_NR / 16 * PANEL);
-            for (int64_t t = t0; t < t1; t++) {
-                const int64_t m = t * T_MR;
-                const int lines = p + 1 < GROUPS ? 32 : 0; /* of a step of the next group */
-                const struct t_bf16_panels panels = {group, PANEL, group + 2 * PANEL, (int)((t - t0) * lines / (t1 - t0)),
-                    (int)((t - t0 + 1) * lines / (t1 - t0))};
-                tile(c, m, p, (const uint16_t *)scratch + (m - m0) * DEPTH, panels);
-            }
+            const int lines = t == t0 && p + 1 < GROUPS ? 32 : 0; /* of a step of the next group */
+            const struct t_bf16_panels panels = {b + p * 2 * PANEL, PANEL, b + (p + 1) * 2 * PANEL, 0, lines};
+            const int64_t m = t * T_MR;
+            const struct t_bf16_rows rows = t_bf16_packed((const uint16_t *)scratch + (m - m0) * DEPTH, DEPTH);
+            tile(c, m, p, rows, panels);
+
         }
     }
     t_bf16_close();

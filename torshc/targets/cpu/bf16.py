@@ -17,6 +17,7 @@ from .tiles import BLOCK_ROWS, FEW_ROWS, TASK_FLOPS, Blocks, ProductKernel, Tile
 
 BLOCK_BYTES = 512 * 1024  # of packed rows that a task reads again for each group of columns: they stay in L2
 MOST_ROWS = 384  # of a block
+STAY_BYTES = 768 * 1024  # of weights that stay in L2 beside the rows that they are multiplied with
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,22 @@ class AmxKernel(Bf16GemmKernel):
     template: ClassVar[str] = "gemm_bf16_amx.c.j2"
     needs: ClassVar[tuple[str, ...]] = ("amx-tile", "amx-bf16")
     task_flops: ClassVar[int] = 16 * TASK_FLOPS
+
+    @property
+    def direct(self) -> bool:
+        """Whether tiles read rows where they lie, as these fill whole steps."""
+        depth = as_int(self.k)
+        return self.window is None and depth is not None and depth % STEP == 0
+
+    @property
+    def rows_first(self) -> bool:
+        """Whether all columns of a tile of rows are done before the next rows."""
+        size = as_int(self.k * self.n.args[0])
+        return size is not None and size * self.packed <= STAY_BYTES
+
+    @property
+    def scratch(self) -> Expr:
+        return self.k * (self.tile.rows * self.packed) if self.direct else super().scratch
 
     @classmethod
     def choose_tile(cls, lanes: int, rows: int | None) -> Tile:
