@@ -19,8 +19,11 @@ from torshc.graph import Graph, Node
 from torshc.graph.verify import verify
 from torshc.passes import PASSES, pipeline_of
 from torshc.passes.interpret import run_graph
+from torshc.passes.policy import Policy
 from torshc.pipeline.compilation import Compilation
 from torshc.pipeline.compiler import prepare
+from torshc.plan.finalise import finalise
+from torshc.plan.place import make_plan
 from torshc.targets.cpu.c import CTarget
 
 from ..support.pass_graphs import Model, dims, lines, names, random_inputs, text
@@ -61,6 +64,22 @@ def test_what_convolutions_read_others_read_as_rounded(extras: tuple[str, ...]) 
     assert names(graph).count("Cast") == (4 if extras else 2)
     assert all(n.op.name != "Add" or (r in n.operands) != bool(extras) for n in graph.nodes)
     assert y in graph.outputs
+
+
+def test_of_two_summands_the_first_is_rounded() -> None:
+    """The other is not stored, as its kernel adds them."""
+    m = Model()
+    x = m.input(1, 16, 4, 4)
+    one, two = convolved(m, x, 16, 16, 1, 1), convolved(m, x, 16, 16, 3, 3, pads=dims(1, 1, 1, 1))
+    graph = m.done(m("Add", two, one))
+    PASSES["half_products"](graph, CompileOptions(precision="bf16"), features=CTarget.features_on((), ("avx512bf16",)))
+    (add,) = [n for n in graph.nodes if n.op.name == "Add"]
+    assert add.operands[0] is two and [n.op.name for n in graph.nodes if n.output is add.operands[1]] == ["Cast"]
+    groups = make_plan(finalise(graph, Policy.of())).groups
+    assert sorted([n.op.name for n in g.nodes] for g in groups if g.anchor) == [
+        ["Conv", "Cast"],
+        ["Conv", "Cast", "Add"],
+    ]
 
 
 # -- the graph -----------------------------------------------------------------------------------------------------

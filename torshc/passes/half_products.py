@@ -65,8 +65,15 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
 
 
 def _images(graph: Graph) -> set[Value]:
-    """What convolutions read, but for outputs of the graph."""
-    found = {n.operands[0] for n in graph.nodes if n.op.family == "conv" and _takes_halves(n)}
+    """What convolutions read, and all but the last of several of their results that one node reads; no outputs.
+
+    The last of them can be in one kernel with that node.
+    """
+    made = {n.output: k for k, n in enumerate(graph.nodes) if n.op.family == "conv" and _takes_halves(n)}
+    found = {v.producer.operands[0] for v in made if v.producer is not None}
+    for node in graph.nodes:
+        summands = sorted((v for v in dict.fromkeys(node.operands) if v in made), key=made.__getitem__)
+        found.update(summands[:-1] if node.op.family == "pointwise" else [])
     return found.difference(graph.outputs)
 
 

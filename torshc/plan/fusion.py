@@ -127,8 +127,11 @@ class Fuser:
         if node.op.name != "Cast" or not value.dtype.is_float or value.dtype.size >= node.output.dtype.size:
             return False
         readers = self.users.get(node.output, [])
-        alone = len(readers) == 1 and node.output not in self.outputs
-        return alone and readers[0].op.family in ("pointwise", "reduce") and self._wanted(value, {node})
+        if len(readers) != 1 or node.output in self.outputs or readers[0].op.family not in ("pointwise", "reduce"):
+            return False
+        others = (b.producer for v in readers[0].operands for b in bases(v) if v is not node.output)
+        follows = any(n in self.group_of and self.group_of[n].anchor is not None for n in others if n is not None)
+        return follows or self._wanted(value, {node})
 
     def _fits(self, node: Node, value: Value, base: Value, chain: list[Node], source: Group, own: Group) -> str | None:
         reshapes = all(n.op.name == "Reshape" for n in chain) and (not chain or _row_major(base, value))
