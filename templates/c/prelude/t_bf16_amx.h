@@ -76,16 +76,12 @@ T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16
         for (int i = 0; i < steps; i++, from += a.step, b.at += T_STEP, b.next += T_STEP) {
             t_bf16_ahead(b);
             _tile_loadd(6, b.at, 64);
+            if (across > 1) _tile_loadd(7, b.at + b.panel, 64);
             _tile_loadd(4, from, a.row * 2);
+            if (down > 1) _tile_loadd(5, from + a.below, a.row * 2);
             _tile_dpbf16ps(0, 4, 6);
-            if (down > 1) {
-                _tile_loadd(5, from + a.below, a.row * 2);
-                _tile_dpbf16ps(2, 5, 6);
-            }
-            if (across > 1) {
-                _tile_loadd(7, b.at + b.panel, 64);
-                _tile_dpbf16ps(1, 4, 7);
-            }
+            if (down > 1) _tile_dpbf16ps(2, 5, 6);
+            if (across > 1) _tile_dpbf16ps(1, 4, 7);
             if (down > 1 && across > 1) _tile_dpbf16ps(3, 5, 7);
         }
     }

@@ -103,7 +103,7 @@ static void copy(const struct call *c, const uint16_t *image, int64_t h, int64_t
 }
 
 /* ---- tasks ---- */
-void kf42678575804(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kcce96ddf4b6d(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 1, n_blocks = 1;
@@ -127,7 +127,8 @@ void kf42678575804(void *const *buf, const int64_t *dim, void *scratch, int64_t 
             const struct t_bf16_panels panels = {b + p * 2 * PANEL, PANEL, b + (p + 1) * 2 * PANEL, 0, lines};
             _Alignas(64) float sums[T_MR * T_NR];
             const int64_t at = t * T_MR, rows = t_imin(T_MR, pixels - at);
-            const struct t_bf16_rows a = {(const uint16_t *)scratch + at * UNIT, UNIT, 2 * T_STEP_WORDS, 16 * UNIT, TAPS, places};
+            const struct t_bf16_rows a = {(const uint16_t *)scratch + at * UNIT, UNIT, 2 * T_STEP_WORDS, 16 * UNIT, TAPS,
+                places};
             t_bf16_tile(rows, N - p * T_NR, STEPS, a, panels, sums);
             finish_tile(c, (image * OH + h0) * OW, at, rows, p * T_NR, sums);
 

@@ -109,13 +109,15 @@ def test_numbers_that_are_not_finite(form: type[Bf16GemmKernel]) -> None:
     np.testing.assert_array_equal(np.isneginf(found), np.isneginf(expected))
 
 
+@pytest.mark.parametrize("depth", [100, 96])
 @pytest.mark.parametrize("form", FORMS, ids=name)
-def test_a_row_has_the_same_bits_among_any_number_of_rows(form: type[Bf16GemmKernel]) -> None:
-    right, left = halves(11, 100, 50), halves(12, 37, 100)
+def test_a_row_has_the_same_bits_among_any_number_of_rows(form: type[Bf16GemmKernel], depth: int) -> None:
+    """Whether tiles read them where they lie, or packed."""
+    right, left = halves(11, depth, 50), halves(12, 37, depth)
     found = []
     for rows in (1, 3, 18, 37):
         m = Maker()
-        made = program(m.output(product(m, m.input(rows, 100, dtype=BF16), right)), form)
+        made = program(m.output(product(m, m.input(rows, depth, dtype=BF16), right)), form)
         found.append(made.run(left[:rows])[0])
     for rows in found[:-1]:
         np.testing.assert_array_equal(rows, found[-1][: len(rows)])
@@ -291,6 +293,26 @@ def test_rows_of_images_that_several_tasks_copy(monkeypatch: pytest.MonkeyPatch)
     """Neighbouring blocks both copy what lies between them, whatever the bytes of a block."""
     monkeypatch.setattr("torshc.targets.cpu.bf16.BLOCK_BYTES", 64 * 1024)
     test_windows(BLOCKS, AmxKernel, WIDEST, compilers()[0])
+
+
+@pytest.mark.parametrize("image", [False, True])
+def test_weights_that_are_read_once(image: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns come before rows, and those of the next group are asked for: no bit is another."""
+    found = []
+    left, right = (
+        (halves(1, 1, 64, 9, 11), halves(2, 40, 64, 3, 3)) if image else (halves(3, 70, 160), halves(4, 160, 50))
+    )
+    fields = {"strides": (1, 1), "dilations": (1, 1), "pads": tuple(map(const, (1, 1, 1, 1)))}
+    for rows_first in (True, False):
+        m = Maker()
+        x = m.input(*left.shape, dtype=BF16)
+        y = m.builder.one(Conv(out="f32", **fields), x, m.constant(right)) if image else product(m, x, right)
+        made = program(m.output(y), AmxKernel)
+        kernel = made.kernels[-1]
+        assert isinstance(kernel, AmxKernel) and kernel.rows_first == rows_first
+        found.append(made.run(left)[0])
+        monkeypatch.setattr("torshc.targets.cpu.bf16.STAY_BYTES", 0)
+    np.testing.assert_array_equal(*found)
 
 
 def test_images_are_stored_once_as_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

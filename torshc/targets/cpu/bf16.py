@@ -95,7 +95,7 @@ class AmxKernel(Bf16GemmKernel):
 
     template: ClassVar[str] = "gemm_bf16_amx.c.j2"
     needs: ClassVar[tuple[str, ...]] = ("amx-tile", "amx-bf16")
-    task_flops: ClassVar[int] = 16 * TASK_FLOPS
+    task_flops: ClassVar[int] = 4 * TASK_FLOPS
 
     @property
     def direct(self) -> bool:

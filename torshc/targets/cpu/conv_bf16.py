@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import BF16, I32, Expr, as_int, axis, call, const, load
+from ...expr import BF16, I32, Expr, as_int, axis, ceil_div, const, load, max_of
 from ...graph import Node, Value
-from ...kernels.axes import ceil_div
 from ...kernels.base import Packed
 from ...kernels.heavy import (
     Strided,
@@ -30,7 +29,7 @@ from ...plan.storage import Storage
 from .bf16 import BLOCK_BYTES, AmxKernel, Bf16GemmKernel, Window, choose_form
 from .conv_shape import ElementAt, Geometry, bias_of, source_strides
 from .pack import HALF_COLUMNS, STEP, panels, words_of_halves
-from .tiles import Blocks, clamp
+from .tiles import TASK_FLOPS, Blocks, clamp
 
 Array = np.ndarray[Any, Any]
 LEAST_LINES = 4  # output rows of a block: rows around them are copied too
@@ -52,6 +51,7 @@ class ImageKernel(AmxKernel):
 
     kind: ClassVar[str] = "conv"
     template: ClassVar[str] = "conv_bf16_amx.c.j2"
+    task_flops: ClassVar[int] = 16 * TASK_FLOPS  # that each copies rows of the image for
 
     rows: int = 1
     picture: bool = False
@@ -190,11 +190,11 @@ def _over_images(kernel: ImageKernel, machine: Machine) -> ImageKernel | None:
     if first > MOST_BYTES:
         return None
     groups = kernel.tile.panels(kernel.n.args[0])
-    wanted = clamp(call("floordiv", kernel.flops, kernel.task_flops), 1, 4 * machine.threads)
+    wanted = clamp(kernel.flops // kernel.task_flops, 1, 4 * machine.threads)
     few = min(-(-machine.threads // (as_int(groups) or 1)), height // LEAST_LINES)  # where threads outnumber columns
     blocks = max(-(-height // max(1, 1 + (BLOCK_BYTES - first) // (more - first))), few if as_int(wanted) != 1 else 1)
     count = kernel.size.images * blocks
-    columns = clamp(ceil_div(wanted, call("max", count, 1)), 1, groups)
+    columns = clamp(ceil_div(wanted, max_of(count, 1)), 1, groups)
     return ImageKernel.of(
         kernel, rows=-(-height // blocks), blocks=Blocks(const(blocks), columns), tasks=count * columns
     )
