@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torshc.expr import as_int, const
+from torshc.expr import F32, U8, as_int, const
 from torshc.graph import Graph, Value
 from torshc.passes.policy import Policy
 from torshc.plan.finalise import finalise
@@ -146,3 +146,13 @@ def test_groups_are_numbered_in_the_order_of_their_launches() -> None:
     x = m.input(3, 3)
     plan = plan_of(m.done(m("MatMul", m("Softmax", m("MatMul", x, x), axis=1), x)))
     assert [g.id for g in plan.groups] == list(range(len(plan.groups)))
+
+
+def test_readers_widen_what_a_kernel_made_narrow() -> None:
+    """Memory holds the bytes of a quantised product, though all that reads it wants floats."""
+    m = Model()
+    wide = m("Cast", m("Cast", m("MatMul", m.input(8, 16), m.input(16, 12)), to=U8), to=F32)
+    plan = plan_of(m.done(m("Add", m("MatMul", m.input(8, 16), m.input(16, 12)), wide)))
+    assert [[v.dtype.name for v in g.outputs] for g in plan.groups] == [["u8"], ["f32"]]
+    assert shown(plan) == ["MatMul+Cast", "MatMul+Add"]
+    assert [n.op.name for n in plan.groups[1].folded] == ["Cast"]

@@ -65,6 +65,7 @@ class _Placer:
         self.made: dict[Value, Group] = {}  # value -> group that writes it
         self.done: set[int] = set()
         self.sparing: set[Group] = set()  # those that read what they could compute, so that they have fewer buffers
+        self.widened: set[Node] = set()  # nodes that readers compute, since their group stores a narrower value
         self.groups: list[Group] = []
         self.boundaries = self.fuser.boundaries
 
@@ -78,6 +79,9 @@ class _Placer:
             self._need(v)
         self._order()
         for g in self.groups:
+            if not self.widened.isdisjoint(g.nodes):
+                used = {n for v in g.outputs if v.producer is not None for n in self._needed_members(v.producer)}
+                g.nodes = [n for n in g.nodes if n in used]
             g.boundaries = [b for b in self.boundaries if b.consumer in g.nodes]
         permits = self.permits
         return Plan(
@@ -160,6 +164,10 @@ class _Placer:
             return [node] if not self.off and self._foldable(group, node) else []
         if group in self.sparing:
             return []
+        widening = self._widening(node)
+        if widening and self.permits.apart(widening, (*group.nodes, *group.folded)) is None:
+            self.widened.update(widening)
+            return widening
         rule = self._cheap(node)
         members = self._needed_members(node) if rule is not None else []
         if rule is None or self.permits.apart(members, (*group.nodes, *group.folded)) is not None:
@@ -194,6 +202,30 @@ class _Placer:
         if reason:
             self.stored[node] = reason
         return rule if not reason else None
+
+    def _widening(self, node: Node) -> list[Node]:
+        """The last steps of a group that make a wide value of a narrow one, cheap enough for each reader to take them.
+
+        So bytes that a kernel quantises lie in memory as bytes, whoever wants them as floats.
+        """
+        group, (most, _) = self.group_of[node], self.permits.policy.recompute(node)
+        if group.kind == "nest" or any(v in self.graph.outputs for v in node.outputs):
+            return []
+        if any(n.op.heavy for v in node.outputs for n in readers(v, self.users)):
+            return []
+        steps, found, at = list[Node](), list[Node](), node
+        while len(steps) < (most.nodes or 0) and at in group.nodes and at.op.family == "pointwise":
+            steps.append(at)
+            made = [v for v in at.operands if v.const is None]
+            if len(made) != 1 or made[0].producer is None or made[0].shape != node.output.shape:
+                break
+            at = made[0].producer
+            if made[0].dtype.size < node.output.dtype.size and at in group.nodes:
+                found = list(steps)
+        if not found:
+            return []
+        index = tuple(axis(f"i{k}", d) for k, d in enumerate(node.output.shape))
+        return found if cost(Inliner(found).at(node.output, index)) <= (most.work or 0) else []
 
     def _why_stored(self, node: Node, most: Recompute) -> str:
         """Why the value of a node is not computed again, or nothing."""
