@@ -237,8 +237,7 @@ def _lower_map(nodes: list[Node], pairs: list[tuple[Value, Value]], storage: Map
     axes, bodies = join_axes(axes, [x for s in stores for x in (s.offset, s.value)])
     axes = axes or [axis("i0", 1)]
     stores = [Store(s.buffer, bodies[2 * k], bodies[2 * k + 1]) for k, s in enumerate(stores)]
-    inner = as_int(axes[-1].args[0])
-    rows = max(1, CHUNK // max(inner, 1)) if inner is not None and inner < CHUNK else 1
+    rows = _rows(axes)
     size = product([a.args[0] for a in axes])
     return MapKernel(
         buffers=tuple(buffers.list),
@@ -250,6 +249,18 @@ def _lower_map(nodes: list[Node], pairs: list[tuple[Value, Value]], storage: Map
         rows=rows,
         chunk=CHUNK,
     )
+
+
+def in_order(kernel: MapKernel, axes: Sequence[Expr]) -> MapKernel:
+    """A map kernel with its loops in another order."""
+    rows = _rows(axes)
+    return replace(kernel, axes=tuple(axes), rows=rows, tasks=_tasks(axes, rows, kernel.chunk))
+
+
+def _rows(axes: Sequence[Expr]) -> int:
+    """Rows along the innermost axis that a task has."""
+    inner = as_int(axes[-1].args[0])
+    return max(1, CHUNK // max(inner, 1)) if inner is not None and inner < CHUNK else 1
 
 
 def _flops(e: Expr) -> int:

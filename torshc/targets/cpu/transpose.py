@@ -12,7 +12,7 @@ from ...graph import Value
 from ...kernels.base import Kernel
 from ...kernels.machine import Machine
 from ...kernels.moved import Crossing, Moved, crossings
-from ...kernels.nest import MapKernel, lower_nest
+from ...kernels.nest import MapKernel, in_order, lower_nest
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .c import CTarget
@@ -59,16 +59,25 @@ def lower_loops(group: Group, storage: Mapping[Value, Storage], machine: Machine
 
 
 def in_squares(kernel: Kernel, lanes: int) -> Kernel:
-    """A map kernel through squares where it transposes axes that fill half of them; any other as it is."""
+    """A map kernel through squares where it transposes axes that fill half of them; any other as it is.
+
+    Where what is stored has too few neighbours for a vector, as colours of a picture, vectors are of what is read.
+    """
     if not isinstance(kernel, MapKernel) or lanes == 1:
         return kernel
-    found = (c for c in crossings(kernel) if _fills(kernel, c, lanes))
-    best = next(found, None)
+    found = list(crossings(kernel))
+    best = next((c for c in found if _fills(kernel, c, lanes)), None)
     if best is None:
-        return kernel
+        thin = next((c for c in found if _is_thin(c, lanes)), None)
+        return kernel if thin is None else in_order(kernel, [*thin.outer, thin.lane, thin.inner])
     fields = {f.name: getattr(best, f.name) for f in dataclasses.fields(best)}
     blocks = ceil_div(best.lane.args[0], COLUMNS) * ceil_div(best.inner.args[0], LINES)
     return TileKernel.of(kernel, **fields, tasks=product([a.args[0] for a in best.outer]) * blocks)
+
+
+def _is_thin(crossing: Crossing, lanes: int) -> bool:
+    lane, inner = (as_int(a.args[0]) for a in (crossing.lane, crossing.inner))
+    return lane is not None and lane < lanes // 2 and inner is not None and inner >= 2 * lanes
 
 
 def _fills(kernel: MapKernel, crossing: Crossing, lanes: int) -> bool:
