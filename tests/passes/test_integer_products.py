@@ -92,19 +92,30 @@ def test_another_scale_is_no_move() -> None:
     assert names(graph) == ["DequantizeLinear", "QuantizeLinear"]
 
 
-@pytest.mark.parametrize("case", ["run-time weights", "scales of rows", "few channels", "long sums", "device"])
+def test_a_sum_is_quantised_by_a_factor() -> None:
+    """Dequantised bytes that are added: a product in place of the division."""
+    m = Model()
+    left, right = (m("DequantizeLinear", m.input(4, dtype="u8"), m.const(scale)) for scale in (0.1, 0.2))
+    graph = integers(m.done(m("QuantizeLinear", m("Add", left, right), m.const(0.25), m.const(9, "u8"))))
+    assert names(graph) == ["DequantizeLinear", "DequantizeLinear", "Add", "Mul", "QuantizeLinear"]
+    assert graph.nodes[3].operands[1].const == 4
+
+
+def test_few_channels_are_bytes_too() -> None:
+    m = Model()
+    x = m("DequantizeLinear", m.input(1, 3, 8, 8, dtype="u8"), m.const(0.5))
+    w = m("DequantizeLinear", m.const(weights(4, 3, 3, 3), "i8"), m.const(0.5))
+    assert names(integers(m.done(m("Conv", x, w, **PADS))))[0] == "IntegerConv"
+
+
+@pytest.mark.parametrize("case", ["run-time weights", "scales of rows", "long sums", "device"])
 def test_floats_stay(case: str) -> None:
     m = Model()
-    if case == "few channels":
-        x = m("DequantizeLinear", m.input(1, 3, 8, 8, dtype="u8"), m.const(0.5))
-        w = m("DequantizeLinear", m.const(weights(4, 3, 3, 3), "i8"), m.const(0.5))
-        y = m("Conv", x, w, **PADS)
-    else:
-        depth = 20000 if case == "long sums" else 8
-        rows = case == "scales of rows"
-        x = m("DequantizeLinear", m.input(4, depth, dtype="u8"), m.const([0.5] * 4 if rows else 0.5), axis=0)
-        data = m.input(depth, 9, dtype="i8") if case == "run-time weights" else m.const(weights(depth, 9), "i8")
-        y = m("MatMul", x, m("DequantizeLinear", data, m.const(0.5)))
+    depth = 20000 if case == "long sums" else 8
+    rows = case == "scales of rows"
+    x = m("DequantizeLinear", m.input(4, depth, dtype="u8"), m.const([0.5] * 4 if rows else 0.5), axis=0)
+    data = m.input(depth, 9, dtype="i8") if case == "run-time weights" else m.const(weights(depth, 9), "i8")
+    y = m("MatMul", x, m("DequantizeLinear", data, m.const(0.5)))
     options = CompileOptions(target="cuda") if case == "device" else OPTIONS
     assert not run_one("integer_products", m.done(y), options)
 

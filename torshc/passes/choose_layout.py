@@ -116,9 +116,9 @@ def _copy_operand(rewriter: Rewriter, node: Node, copies: dict[Value, Value]) ->
 
 
 def _reads_planes(node: Node) -> bool:
-    """Whether the convolution gathers its patches itself, from any layout: one of an image's few channels does."""
+    """Whether the convolution gathers its patches itself, from any layout: one of floats of a few channels does."""
     channels = as_int(node.operands[0].shape[1])
-    plain = node.op.family == "conv" and getattr(node.op, "group", 1) == 1
+    plain = node.op.family == "conv" and getattr(node.op, "group", 1) == 1 and node.output.dtype.is_float
     return plain and channels is not None and channels <= FEW_CHANNELS
 
 

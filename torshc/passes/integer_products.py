@@ -17,7 +17,7 @@ from ..ops.math.linalg import Gemm, MatMul
 from ..ops.math.pointwise import Cast
 from ..ops.nn.conv import Conv, Window
 from ..ops.nn.pool import MaxPool
-from ..ops.quant.integer import BYTES, few_channels, integer_conv, integer_matmul, parameter
+from ..ops.quant.integer import BYTES, integer_conv, integer_matmul, parameter
 from ..ops.quant.quantize import DequantizeLinear, QuantizeLinear
 from ..ops.tensor.view import Reshape, Transpose
 from .manager import graph_pass
@@ -33,14 +33,14 @@ _SAME = 2.0**-22  # relative difference of scales that rounding explains
 def integer_products(graph: Graph, options: CompileOptions, *, features: Features) -> bool:
     """Conv, MatMul and Gemm of dequantised bytes multiply the bytes, and scale the sums of i32 once.
 
-    Where the result is quantised again, perhaps behind a Relu, both scales become one factor. What moves or chooses
+    Where the result is quantised again, perhaps behind a Relu, both scales become one factor; other results are
+    quantised by a factor in place of a divisor. What moves or chooses
     elements between a DequantizeLinear and a QuantizeLinear of the same scale does so with bytes. The sums are exact,
     so a result is nearer to the definition over real numbers than one of floats; error class: rounding, which in a
     quantised result is at most 1, where the real number lies half-way between two. Weights must be constants, and
     scales those of a tensor, or for weights of output channels. Zero points of 0 cost nothing.
 
-    A convolution of few channels in a group stays one of floats, for which there are kernels. A target without
-    `BYTE_PRODUCTS` keeps floats.
+    A target without `BYTE_PRODUCTS` keeps floats.
 
     Before::
 
@@ -102,12 +102,12 @@ def _product(site: Site) -> Patch | None:
 def _convolution(site: Site, op: Conv, x: _Bytes, w: _Bytes) -> Patch | None:
     b, weights = site.builder, w.value
     assert weights.const is not None
-    if op.out or few_channels(weights) or w.axis not in (None, 0) or not _fits(weights.const[0].size):
+    if op.out or w.axis not in (None, 0) or not _fits(weights.const[0].size):
         return None
     tail = weights.type.rank - 2
     slid = Window(op.strides, op.pads, op.dilations)
     zeros = _parameter(b, x.zero, 0), _parameter(b, w.zero, tail + 1)
-    total = integer_conv(Tensor(b, x.value), zeros[0], Tensor(b, weights), zeros[1], slid, op.group)
+    total = integer_conv(Tensor(b, x.value), zeros[0], Tensor(b, weights), zeros[1], slid, op.group, floats=False)
     return site.replace(_scaled(site, total, x.scale, w.scale, (*site.node.inputs, None)[2], tail))
 
 
@@ -194,6 +194,15 @@ def _requantise(site: Site) -> Patch | None:
     moved = _moved(site, x, scale, zero)
     if moved is not None:
         return site.replace(moved)
+    out = _scaled_sum(site, x, scale.const) or _by_factor(site, x, scale.const)
+    if out is None:
+        return None
+    one = site.builder.constant(np.ones(scale.const.shape, np.float32))
+    return site.replace(site.builder.add(node.op, [out, one, *([zero] if zero is not None else [])])[0])
+
+
+def _scaled_sum(site: Site, x: Value, scale: Array) -> Value | None:
+    """A sum of integers that is scaled once, perhaps before a Relu, over a scale; None where it is no such sum."""
     relu = x.producer if x.producer is not None and x.producer.op.name == "Relu" and site.alone(x) else None
     inner = relu.operands[0] if relu is not None else x
     product = inner.producer
@@ -204,12 +213,24 @@ def _requantise(site: Site) -> Patch | None:
         return None
     if total.producer.operands[0].dtype is not I32:
         return None
-    joint = (factor.const.astype(np.float64) / float(scale.const.reshape(()))).astype(np.float32)
-    b = site.builder
-    out = (Tensor(b, total) * Tensor(b, site.graph.constant(np.asarray(joint)))).value
-    out = out if relu is None else b.one(relu.op, out)
-    one = b.constant(np.ones(scale.const.shape, np.float32))
-    return site.replace(b.add(node.op, [out, one, *([zero] if zero is not None else [])])[0])
+    joint = (factor.const.astype(np.float64) / float(scale.reshape(()))).astype(np.float32)
+    out = (Tensor(site.builder, total) * Tensor(site.builder, site.graph.constant(np.asarray(joint)))).value
+    return out if relu is None else site.builder.one(relu.op, out)
+
+
+def _by_factor(site: Site, x: Value, scale: Array) -> Value | None:
+    """What is computed of something over a scale, as a product: a division takes as long as all else of an element.
+
+    Bytes of another scale stay as they are: where one scale is twice the other, half of the quotients lie between two
+    integers.
+    """
+    source = x
+    while source.producer is not None and _moves(source.producer):
+        source = source.producer.operands[0]
+    if source.producer is None or isinstance(source.producer.op, DequantizeLinear) or float(scale.reshape(())) == 1:
+        return None
+    factor = site.graph.constant(np.asarray(1 / float(scale.reshape(())), np.float32))
+    return (Tensor(site.builder, x) * Tensor(site.builder, factor)).value
 
 
 def _moved(site: Site, x: Value, scale: Value, zero: Value | None) -> Value | None:

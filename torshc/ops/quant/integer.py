@@ -102,29 +102,41 @@ def integer_matmul(x: Tensor, x_zero: Tensor | None, w: Tensor, w_zero: Tensor |
 
 
 def integer_conv(
-    x: Tensor, x_zero: Tensor | None, w: Tensor, w_zero: Tensor | None, slid: Window, group: int | Expr
-) -> Tensor:
+    x: Tensor, x_zero: Tensor | None, w: Tensor, w_zero: Tensor | None, slid: Window, group: int | Expr,
+    floats: bool = True,
+) -> Tensor:  # fmt: skip
     """Convolution of (x - x_zero) with (w - w_zero), all of them bytes, in i32; exact. The margin counts as x_zero.
-
-    Of few channels it is one of floats, which hold the sums exactly.
 
     Args:
         x_zero: a scalar; None for 0.
         w_zero: a scalar or [M, 1, ..]; None for 0.
+        floats: whether it is one of floats, which hold the sums exactly, where channels are few.
     """
     fields = (slid.strides, slid.pads, slid.dilations, group)
     terms = as_int(TensorType(w.dtype, w.shape[1:]).size)
-    if terms is not None and few_channels(w.value) and terms * 255 * 255 < EXACT:
-        floats = (centred(v, z).cast(F32) for v, z in ((x, x_zero), (w, w_zero)))
-        return apply_op(Conv(*fields), *floats).cast(I32)
+    if floats and terms is not None and few_channels(w.value) and terms * 255 * 255 < EXACT:
+        parts = (centred(v, z).cast(F32) for v, z in ((x, x_zero), (w, w_zero)))
+        return apply_op(Conv(*fields), *parts).cast(I32)
     weights = _Weights.of(w, w_zero) if w.const is not None else None
-    if weights is None or weights.offset is not None:
+    if weights is None or weights.known is None:
         return apply_op(IntegerConv(*fields), centred(x, x_zero), centred(w, w_zero))
     x, offset = _unsigned(x, x_zero)
+    margin = () if offset is None else (offset.cast(U8),)
+    total, *more = (apply_op(IntegerConv(*fields), x, _bytes(part, w), *margin) for part in _in_bytes(weights.known))
+    for product in more:
+        total = total + product
     if offset is None:
-        return apply_op(IntegerConv(*fields), x, weights.signed)
-    total = apply_op(IntegerConv(*fields), x, weights.signed, offset.cast(U8))
+        return total
     return total - offset * weights.sums(*range(1, w.rank)).reshape(w.shape[0], *(1,) * (w.rank - 2))
+
+
+def _in_bytes(known: Array) -> list[Array]:
+    """Integers of -255 to 255 as sums of integers of i8."""
+    parts: list[Array] = []
+    while not parts or known.any():
+        parts.append(known.clip(-128, 127))
+        known = known - parts[-1]
+    return parts
 
 
 def few_channels(w: Value) -> bool:
