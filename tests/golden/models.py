@@ -42,6 +42,7 @@ class Case:
     def model(self) -> onnx.ModelProto:
         rng = np.random.default_rng(0)
         weights = {n: rng.random(s).astype(np.float32) for n, s in self.weights.items()}
+        weights = {n: (a * 100).astype(np.int8) if n == "bytes" else a for n, a in weights.items()}
         read = {name for each in self.nodes for name in each.input}
         constants = {n: a for n, a in CONSTANTS.items() if n in read}
         return model(self.nodes, self.inputs, "y", weights | constants, 23)
@@ -54,6 +55,8 @@ CONSTANTS = {
     "zeroth": np.array([0]),
     "places": np.array([[0], [2], [2]]),
     "twice": np.array([1, 1, 2, 2], np.float32),
+    "step": np.array(0.02, np.float32),
+    "zero": np.array(3, np.uint8),
 }
 
 
@@ -71,6 +74,16 @@ def dense(**more: Any) -> Case:
     """A product of bf16 with weights."""
     nodes = [node("MatMul", ["x", "w"], ["p"]), node("Add", ["p", "b"], ["s"]), node("Relu", ["s"], ["y"])]
     return case(nodes, {"x": ("n", 48)}, precision="bf16", w=(48, 40), b=(40,), **more)
+
+
+def quantised(op: str, c: str, x: Shape, w: tuple[int, ...], tiles: bool = True, **fields: Any) -> Case:
+    """An operator of quantised operands, quantised again."""
+    nodes = [
+        node("QuantizeLinear", ["x", "step", "zero"], ["p"]), node("DequantizeLinear", ["p", "step", "zero"], ["q"]),
+        node("DequantizeLinear", ["bytes", "step"], ["v"]), node(op, ["q", "v"], ["r"], **fields),
+        node("QuantizeLinear", ["r", "step", "zero"], ["s"]), node("DequantizeLinear", ["s", "step", "zero"], ["y"]),
+    ]  # fmt: skip
+    return case(nodes, {"x": x}, c, bytes=w, extras=("amx-tile", "amx-int8") if tiles else ())
 
 
 node = helper.make_node
@@ -129,6 +142,17 @@ CASES = {
         [node("Conv", ["x", "w", "b"], ["y"], strides=[2, 2], pads=[1] * 4)], {"x": (1, 3, 12, 12)},
         "(map) conv_bf16_amx (transpose)",
         precision="bf16", extras=("amx-tile", "amx-bf16"), w=(32, 3, 3, 3), b=(32,),
+    ),
+    "int8": quantised("MatMul", "(map) gemm", ("n", 70), (70, 40), tiles=False),
+    "int8_amx": quantised("MatMul", "(map) gemm_int8_amx", ("n", 70), (70, 40)),
+    "int8_amx_copied": quantised(
+        "Conv", "(transpose) gemm_int8_amx (transpose)", (1, 32, 9, 8), (24, 32, 3, 3), strides=[2, 1], pads=[1] * 4
+    ),
+    "int8_amx_packed": quantised(
+        "Conv", "(transpose) gemm_int8_amx (transpose)", (1, 40, 9, 8), (24, 40, 3, 3), dilations=[1, 2]
+    ),
+    "int8_depthwise": quantised(
+        "Conv", "(transpose) depthwise_int8 (transpose)", (1, 16, 9, 8), (16, 1, 3, 3), group=16, pads=[1] * 4
     ),
     "conv": case(
         [node("Conv", ["x", "w"], ["a"], pads=[1] * 4), node("Relu", ["a"], ["y"])], IMAGE,

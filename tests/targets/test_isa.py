@@ -37,19 +37,15 @@ def test_a_machine_that_there_is_no_code_for(triple: str) -> None:
 def test_levels_with_instructions_for_halves() -> None:
     tiles = resolve("x86-64-v4-amx")
     assert (tiles.name, tiles.mcpu, tiles.lanes, tiles.has_tiles) == ("x86-64-v4-amx", "x86-64-v4", 16, True)
-    assert {"amx-tile", "amx-bf16", "avx512bf16", "avx512f"} <= set(tiles.cpu_features)
-    assert tiles.flags("gcc")[-4:-2] == ("-mamx-tile", "-mamx-bf16")
+    assert {"amx-tile", "amx-bf16", "amx-int8", "avx512bf16", "avx512f"} <= set(tiles.cpu_features)
+    assert tiles.flags("gcc")[-5:-2] == ("-mamx-tile", "-mamx-bf16", "-mamx-int8")
     pairs = resolve("x86-64-v4-bf16")
     assert pairs.name == "x86-64-v4-bf16" and set(pairs.cpu_features) < set(tiles.cpu_features)
 
 
 def test_processors_that_llvm_names() -> None:
     xeon, amd = resolve("sapphirerapids"), resolve("znver4")
-    assert (xeon.name, xeon.has_tiles, resolve("sapphirerapids", tiles=False).has_tiles) == (
-        "sapphirerapids",
-        True,
-        False,
-    )
+    assert (xeon.name, xeon.has_tiles) == ("sapphirerapids", True)
     assert (amd.name, amd.extras) == ("znver4", ("avx512vnni", "avx512bf16"))
     assert resolve("skylake-avx512").extras == ()
 
@@ -64,6 +60,9 @@ def test_the_best_version_comes_first() -> None:
     assert marks == ["v4amx", "v4bf16", "v4", "v3", "v2", "v1"] and all(kernel_prefix(m).isidentifier() for m in marks)
 
 
-def test_what_has_no_use_for_tiles_does_not_depend_on_them() -> None:
+def test_a_library_asks_for_the_tiles_that_it_uses() -> None:
     """A system may refuse them to a process."""
-    assert not resolve(tiles=False).has_tiles
+    xeon = resolve("sapphirerapids")
+    none, bytes_ = xeon.asking_for(()), xeon.asking_for(("amx-tile", "amx-int8"))
+    assert (none.has_tiles, none.extras) == (False, ("avxvnni", "avx512vnni", "avx512bf16", "avx512fp16"))
+    assert bytes_.has_tiles and "amx-bf16" not in bytes_.cpu_features

@@ -100,10 +100,14 @@ class Kernel:
         scratch: bytes of scratch for each thread.
         flops, nbytes: arithmetic operations and bytes moved at the least, for people and for the roofline.
         when: sizes of a run for which it is launched, where others of its group serve the rest; true for all.
+
+    Class attributes:
+        needs: instruction sets beyond a level's that the kernel is made for.
     """
 
     kind: ClassVar[str] = ""
     template: ClassVar[str] = ""
+    needs: ClassVar[tuple[str, ...]] = ()
 
     buffers: tuple[Buffer, ...]
     tasks: Expr

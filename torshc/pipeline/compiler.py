@@ -49,6 +49,7 @@ from ..plan.place import Plan, make_plan
 from ..plan.residence import segments_for_host
 from ..plan.uses import input_needs
 from ..targets import Target
+from ..targets.isa import VERSIONS
 from ..targets.size_names import with_names
 from ..targets.toolchain import Archiver, Compiler, Tools, soname
 from ..training import Training
@@ -97,7 +98,7 @@ def _prepare(
     clock = Clock(observer)
     with spending(job.options.budget):
         if job.training is not None:
-            return _training_step(source, job, job.training, clock)
+            return _asking_for_what_it_uses(_training_step(source, job, job.training, clock))
         cases = dict.fromkeys(read_cases(job.options.specialize), "")
         graph = _imported(source, job.options, clock, weights)
         loose = graph.meetings
@@ -107,7 +108,18 @@ def _prepare(
             profile = read_profiles(job.options.observed, model_sha256(source))
             cases = {**dict(observed_cases(fast, profile)), **cases}
             fast = dataclasses.replace(fast, warnings=(*fast.warnings, *profile.notes))
-        return with_forms(fast, cases, loose, again)
+        return _asking_for_what_it_uses(with_forms(fast, cases, loose, again))
+
+
+def _asking_for_what_it_uses(c: Compilation) -> Compilation:
+    """A compilation that asks for tiles, which a system may refuse, only where kernels use them.
+
+    A version that was named is left as it is, since others of the library are told from it by what it asks for.
+    """
+    if c.options.mcpu in VERSIONS:
+        return c
+    needs = {need for form in c.forms for u in form.units for k in u.kernels for need in k.needs}
+    return dataclasses.replace(c, isa=c.isa.asking_for(needs))
 
 
 def _training_step(source: str | Path | bytes | Graph, job: Job, training: Training, clock: Clock) -> Compilation:

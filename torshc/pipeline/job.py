@@ -65,7 +65,7 @@ def _job_of(options: CompileOptions) -> Job:
     policy = dataclasses.replace(
         policy_of(options, pipeline), max_buffers=kind.max_buffers, horizontal_fusion=kind.horizontal_fusion
     )
-    isa, archs = resolve(options.mcpu, options.triple, options.precision == "bf16"), kind.toolchain.archs(options)
+    isa, archs = resolve(options.mcpu, options.triple), kind.toolchain.archs(options)
     machine = Machine(
         isa.lanes,
         compiler=kind.toolchain.c_compiler(options),

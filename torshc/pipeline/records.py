@@ -102,6 +102,7 @@ def tuning_key(target: Target, isa: Isa) -> TuningKey:
     if machine.archs:
         parts = (target.toolchain.card(machine.archs), *machine.archs)
     else:
+        isa = isa.asking_for(())  # a library may or may not use tiles
         parts = (isa.name, *isa.extras, isa.tune, machine.compiler)
     return TuningKey(target.name, ",".join(filter(None, parts)))
 

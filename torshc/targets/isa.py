@@ -9,8 +9,8 @@ from __future__ import annotations
 import platform
 import re
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ _LEVELS = (
 # Beyond the levels: what multiplies narrow types, as compilers call it.
 _EXTRAS = ("avxvnni", "avx512vnni", "avx512bf16", "avx512fp16")
 # Linux allows tiles to a process that asks, and may refuse: only libraries that use them depend on it.
-_TILES = ("amx-tile", "amx-bf16")
+_TILES = ("amx-tile", "amx-bf16", "amx-int8")
 # Levels with extras that a library may have a version for: Intel's Xeons from Sapphire Rapids on, AMD from Zen 4 on.
 _VARIANTS = {
     "x86-64-v4-amx": ("avx512vnni", "avx512bf16", *_TILES),
@@ -82,7 +82,11 @@ class Isa:
     @property
     def has_tiles(self) -> bool:
         """Whether code for it may use tiles of sums."""
-        return set(_TILES) <= set(self.extras)
+        return "amx-tile" in self.extras
+
+    def asking_for(self, needs: Collection[str]) -> Isa:
+        """The same, with no more of tiles than `needs` names: a library asks Linux for what its kernels use."""
+        return replace(self, extras=tuple(e for e in self.extras if e not in _TILES or e in needs))
 
     @property
     def cpu_features(self) -> tuple[str, ...]:
@@ -122,12 +126,11 @@ _BASELINE = {"x86_64": ("x86-64", 4), "aarch64": ("", 4)}
 
 
 @lru_cache
-def resolve(mcpu: str | None = None, triple: str = "", tiles: bool = True) -> Isa:
+def resolve(mcpu: str | None = None, triple: str = "") -> Isa:
     """The instruction set of a processor by LLVM's name ("znver4", "x86-64-v3", "cortex-a76"), the host when None.
 
     Args:
         triple: another machine than this; without a processor, what all of its kind have.
-        tiles: whether those that a processor has may be used.
 
     Raises:
         ConfigError: LLVM knows no such processor for the machine's architecture, or there is no such machine.
@@ -141,14 +144,14 @@ def resolve(mcpu: str | None = None, triple: str = "", tiles: bool = True) -> Is
             f"{' or '.join(_BASELINE)} with Linux and glibc or musl, as in x86_64-linux-gnu",
         )
     if mcpu in (None, "native", "host"):
-        return Isa(arch, _BASELINE[arch][0], "", (), _BASELINE[arch][1]) if triple else _host(arch, tiles)
+        return Isa(arch, _BASELINE[arch][0], "", (), _BASELINE[arch][1]) if triple else _host(arch)
     assert mcpu is not None
     if not _NAME.match(mcpu):
         raise ConfigError(f"--mcpu {mcpu[:80]!r} is not the name of a processor", "for example --mcpu x86-64-v3")
     if arch == "x86_64" and mcpu in _VARIANTS:
         return Isa(arch, mcpu[: len("x86-64-v4")], "", _VARIANTS[mcpu], 16)
-    extras = tuple(e for e in _PROCESSORS.get(mcpu, ()) if tiles or e not in _TILES)
-    return Isa(arch, mcpu, "", extras if arch == "x86_64" else (), _lanes_of(arch, mcpu))
+    extras = _PROCESSORS.get(mcpu, ()) if arch == "x86_64" else ()
+    return Isa(arch, mcpu, "", extras, _lanes_of(arch, mcpu))
 
 
 def versions_of(isa: Sequence[str], mcpu: str, triple: str = "") -> tuple[str, ...]:
@@ -198,7 +201,7 @@ def llvm_binding() -> Any:
     return llvm
 
 
-def _host(arch: str, tiles: bool) -> Isa:
+def _host(arch: str) -> Isa:
     llvm = llvm_binding()
     has = {name for name, on in llvm.get_host_cpu_features().items() if on}
     name = llvm.get_host_cpu_name()
@@ -214,7 +217,7 @@ def _host(arch: str, tiles: bool) -> Isa:
             break
         level = candidate
     width = {"x86-64-v4": 16, "x86-64-v3": 8}.get(level, 4)
-    wanted = _EXTRAS + (_TILES if tiles and has.issuperset(_TILES) else ())
+    wanted = _EXTRAS + (_TILES if has.issuperset(_TILES) else ())
     extras = tuple(e for e in wanted if e in has and (width == 16 or e == "avxvnni") and width >= 8)
     return Isa(arch, level, tune, extras, width)
 

@@ -33,7 +33,7 @@ static const feature features[] = {
     {"avx512f", 7, 0, EBX, 16, ZMM},     {"avx512dq", 7, 0, EBX, 17, ZMM},   {"avx512cd", 7, 0, EBX, 28, ZMM},
     {"avx512bw", 7, 0, EBX, 30, ZMM},    {"avx512vl", 7, 0, EBX, 31, ZMM},   {"avx512vnni", 7, 0, ECX, 11, ZMM},
     {"avx512bf16", 7, 1, EAX, 5, ZMM},   {"avx512fp16", 7, 0, EDX, 23, ZMM}, {"amx-tile", 7, 0, EDX, 24, TILES},
-    {"amx-bf16", 7, 0, EDX, 22, TILES},
+    {"amx-bf16", 7, 0, EDX, 22, TILES},  {"amx-int8", 7, 0, EDX, 25, TILES},
 };
 
 static unsigned saved_state(void) {

@@ -92,6 +92,11 @@ CASES = [
     Case((1, 12, 9, 9), (10, 6, 3, 3), dilations=(2, 2), pads=(2, 2, 2, 2), group=2),
     Case((1, 11, 6, 7), (33, 11, 1, 1), template="gemm"),
     Case((1, 11, 6, 7), (33, 11, 1, 1), strides=(2, 2)),
+    Case((1, 3, 9, 8), (12, 3, 3, 3), pads=(1, 1, 1, 1)),
+    Case((2, 37, 9, 8), (37, 1, 3, 3), "depthwise_int8", pads=(1, 1, 1, 1), group=37),
+    Case(
+        (1, 16, 9, 11), (16, 1, 5, 3), "depthwise_int8", strides=(2, 1), pads=(0, 2, 3, 0), dilations=(1, 2), group=16
+    ),
 ]
 
 

@@ -25,7 +25,7 @@ from ...kernels.heavy import (
     is_empty,
     is_finite,
     join_stores,
-    strided_operand,
+    plain,
     traffic,
 )
 from ...kernels.machine import Machine
@@ -34,12 +34,14 @@ from ...ops.nn.conv import FEW_CHANNELS
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget
+from .bf16 import Window
 from .conv_bf16 import lower_halves, lower_picture
 from .conv_first import lower_first
-from .conv_shape import ElementAt, Geometry, bias_of, channels_last, geometry, source_strides
+from .conv_shape import ElementAt, Geometry, bias_of, channels_last, geometry, margin_of, source_strides
 from .depthwise import lower_depthwise
 from .gemm import Product, is_bytes, is_halves, lower_product
-from .pack import QUAD, panels, quads
+from .int8 import Int8AmxKernel, halo_blocks, has_halo, row_steps
+from .pack import BYTE_STEP, QUAD, WORD_COLUMNS, panels, quads
 from .tiles import BLOCK_K, Blocks, Tile, choose_blocks, choose_tile, partial_sums
 from .winograd import choose_form as choose_winograd
 from .winograd import lower_winograd
@@ -191,7 +193,8 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
     element, before = channels_last(x, size, group, storage)
     if floats and not known and size.depthwise and not (first and size.planes is None):
         return lower_generic(group, storage)
-    if (floats or halves) and size.planes is None and size.depthwise and not (known and _multiplies_padding(node)):
+    alone = is_bytes(node) or ((floats or halves) and not (known and _multiplies_padding(node)))
+    if alone and size.planes is None and size.depthwise:
         return [*before, *lower_depthwise(group, node, size, element, storage, machine)]
     if planar and (fewer := choose_winograd(size, w, machine)) is not None:
         tile = fewer.choose_tile(machine, size)
@@ -202,6 +205,9 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
         return [*before, *made]
     if halves:
         return [*before, lower_halves(group, node, size, element, storage, machine)]
+    count = as_int(size.stack * size.oh * size.ow)
+    if is_bytes(node) and size.groups == 1 and size.planes is None and Int8AmxKernel.suits(machine, count):
+        return [*before, _lower_bytes(group, node, size, element, storage, machine)]
     return [*before, *lower_direct(group, node, size, element, plain_phases(size), storage, machine)]
 
 
@@ -235,6 +241,62 @@ def _as_product(
         halves=is_halves(node),
     )
     return lower_product(group, node, wanted, storage, machine)
+
+
+def _lower_bytes(
+    group: Group, node: Node, size: Geometry, element: ElementAt, storage: Mapping[Value, Storage], machine: Machine
+) -> Kernel:
+    """A convolution of bytes as a product of pixels, each of which has all that its taps read in a row, by tiles."""
+    buffers = Buffers(storage)
+    x = source_strides(element, size, buffers)
+    panels = add_buffer(buffers, _pack_taps(node.operands[1], size), dtype=I32)
+    margin = margin_of(node, buffers)
+    axes = size.axes(inside=False)
+    n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
+    columns = axis("c", size.oc)
+    channel = columns if size.oc > 1 else const(0)
+    stores = finish(group, node, summed(group, node, channel), size.index(n, channel, h, v), buffers)
+    pixels, stores = join_stores([a for a in axes if as_int(a.args[0]) != 1], stores)
+    count, depth = size.stack * size.oh * size.ow, const(size.ic * size.taps)
+    tile, halo = Int8AmxKernel.choose_tile(machine.lanes, as_int(count)), has_halo(size)
+    blocks = Int8AmxKernel.choose_blocks(machine, tile, count, const(size.oc), depth, const(1))
+    if halo:
+        blocks = replace(blocks, m=size.stack * halo_blocks(size))
+    return Int8AmxKernel(
+        buffers=tuple(buffers.list),
+        tasks=blocks.m * blocks.n,
+        flops=node.op.flops(node) + epilogue_flops(stores, node.output.type.size),
+        nbytes=traffic(buffers.list, group.outputs),
+        stores=tuple(stores),
+        batch=(),
+        m=axis("m", count),
+        n=columns,
+        k=depth,
+        a=x,
+        b=plain(panels, const(0)),
+        tile=tile,
+        blocks=blocks,
+        window=Window(size, tuple(pixels)),
+        margin=margin,
+        halo=halo,
+    )
+
+
+def _pack_taps(w: Value, size: Geometry) -> Packed:
+    """Weights of bytes as a matrix [tap, channel][output channel] in panels of words of four of a column."""
+    if has_halo(size):  # each row of the kernel in whole steps
+        what, rows, depth = "bytes of rows", size.kernel[0], row_steps(size) * BYTE_STEP
+    else:
+        what, rows, depth = "bytes", 1, -(-size.ic * size.taps // BYTE_STEP) * BYTE_STEP
+
+    def make(array: Array) -> Iterator[Array]:
+        taps = array.reshape(size.oc, size.ic, -1).transpose(2, 1, 0).reshape(rows, -1, size.oc)
+        long = np.zeros((rows, depth, size.oc), array.dtype)
+        long[:, : taps.shape[1]] = taps
+        yield panels(quads(long.reshape(-1, size.oc), step=BYTE_STEP), WORD_COLUMNS)
+
+    words = rows * depth // QUAD
+    return Packed(w, f"{what} of taps", make, -(-size.oc // WORD_COLUMNS) * WORD_COLUMNS * words * 4, I32)
 
 
 def summed(group: Group, node: Node, channel: Expr) -> Expr:
@@ -297,7 +359,7 @@ def lower_direct(
         packed, kernel = _pack_at_run_time(node.operands[1], size, tile, storage, group.id)
         packing = [kernel]
     w = add_buffer(buffers, packed, dtype=I32 if bytes_ else F32)
-    edge = strided_operand(buffers.resolve(load(node.operands[2], (), U8)), []) if bytes_ and bias_of(node) else None
+    edge = margin_of(node, buffers) if bytes_ else None
     axes = size.axes(inside=False)
     n, *spatial = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
     channel = at_group * size.oc + at_channel

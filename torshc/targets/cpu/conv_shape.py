@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...expr import Expr, as_int, axis, const, load
+from ...expr import U8, Expr, as_int, axis, const, load
 from ...graph import Node, Value
 from ...kernels.base import Kernel, Temporary
 from ...kernels.heavy import Strided, add_buffer, copy_kernel, strided_operand, temporary
@@ -157,6 +157,12 @@ def transposed_taps(size: Geometry, row: int, column: int) -> list[tuple[int, in
 
 def bias_of(node: Node) -> Value | None:
     return node.inputs[2] if len(node.inputs) > 2 else None
+
+
+def margin_of(node: Node, buffers: Buffers) -> Strided | None:
+    """What taps of a convolution of bytes read in the margin; zeros when there is none."""
+    value = bias_of(node)
+    return None if value is None else strided_operand(buffers.resolve(load(value, (), U8)), [])
 
 
 def channels_last(

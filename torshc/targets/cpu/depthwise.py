@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import F32, Expr, as_int, axis, const, load, max_of, min_of, select
+from ...expr import F32, I32, U8, DType, Expr, acc, as_int, axis, const, load, max_of, min_of, select
 from ...graph import Node, Value
 from ...kernels.base import Kernel, Packed, Temporary
 from ...kernels.heavy import (
@@ -26,12 +26,14 @@ from ...kernels.machine import Machine
 from ...kernels.nest import Buffers
 from ...plan.group import Group
 from ...plan.storage import Storage
-from .conv_shape import ElementAt, Geometry, bias_of, source_strides
+from .conv_shape import ElementAt, Geometry, bias_of, margin_of, source_strides
+from .pack import QUAD, quads
 from .tiles import TASK_FLOPS, clamp
 
 Array = np.ndarray[Any, Any]
 COLUMNS = 4  # neighbouring pixels of a tile
 BLOCK_CHANNELS = 128
+LINE = 64  # bytes that scratch is a multiple of
 
 
 @dataclass(frozen=True)
@@ -65,23 +67,47 @@ class DepthwiseKernel(HeavyKernel):
     margin: bool
 
 
+@dataclass(frozen=True)
+class ByteDepthwiseKernel(DepthwiseKernel):
+    """The same of bytes, summed in i32; words of weights hold four kernel rows.
+
+    Attributes:
+        outside: what taps outside the image read; zeros when there is none.
+    """
+
+    template: ClassVar[str] = "depthwise_int8.c.j2"
+
+    outside: Strided | None = None
+
+    @property
+    def sums(self) -> DType:
+        return I32
+
+    @property
+    def scratch(self) -> Expr:
+        """Bytes of a pixel outside the image."""
+        return const(-(-self.size.groups // LINE) * LINE)
+
+
 def lower_depthwise(
     group: Group, node: Node, size: Geometry, element: ElementAt, storage: Mapping[Value, Storage], machine: Machine
 ) -> list[Kernel]:
     """The kernel of a convolution with as many groups as channels, in and out; before it one that packs weights."""
-    buffers = Buffers(storage)
+    buffers, bytes_ = Buffers(storage), node.operands[0].dtype is U8
     x = source_strides(element, size, buffers)
     known = node.operands[1].const is not None
     packed, packing = (
-        (_pack(node.operands[1], size, machine.lanes), [])
+        ((_pack_bytes if bytes_ else _pack)(node.operands[1], size, machine.lanes), [])
         if known
         else _pack_at_run_time(node.operands[1], size, machine.lanes, storage, group.id)
     )
-    w = add_buffer(buffers, packed)
+    w = add_buffer(buffers, packed, dtype=I32 if bytes_ else F32)
+    outside = margin_of(node, buffers) if bytes_ else None
     channel = axis("c", size.groups)
     named = [axis(n, e) for n, e in (("n", size.images), ("h", size.oh), ("w", size.ow))]
     n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in named)
-    stores = finish(group, node, accumulated(group, bias_of(node), channel), size.index(n, channel, h, v), buffers)
+    summed = acc("acc", I32) if bytes_ else accumulated(group, bias_of(node), channel)
+    stores = finish(group, node, summed, size.index(n, channel, h, v), buffers)
     pixels, stores = join_stores([a for a in (n, h, v) if a.op == "axis"], stores)
     flops = node.op.flops(node)
     c_blocks = max(1, size.groups // machine.number("channels", BLOCK_CHANNELS))
@@ -104,7 +130,7 @@ def lower_depthwise(
         c_blocks=c_blocks,
         margin=not known and any(as_int(p) != 0 for p in node.op.attributes()["pads"]),
     )
-    return [*packing, kernel]
+    return [*packing, ByteDepthwiseKernel.of(kernel, outside=outside) if bytes_ else kernel]
 
 
 def _pack(w: Value, size: Geometry, lanes: int) -> Packed:
@@ -116,6 +142,19 @@ def _pack(w: Value, size: Geometry, lanes: int) -> Packed:
         return [wide.reshape(vectors, lanes, size.taps).transpose(0, 2, 1)]
 
     return Packed(w, f"taps by vectors of {lanes} channels", make, vectors * lanes * size.taps * 4, F32)
+
+
+def _pack_bytes(w: Value, size: Geometry, lanes: int) -> Packed:
+    vectors, (rows, columns) = -(-size.groups // lanes), size.kernel
+
+    def make(array: Array) -> list[Array]:
+        wide = np.zeros((rows, vectors * lanes * columns), np.int8)
+        taps = wide.reshape(rows, columns, vectors * lanes)
+        taps[:, :, : size.groups] = array.reshape(size.groups, rows, columns).transpose(1, 2, 0)
+        return [quads(wide).reshape(-1, columns, vectors, lanes).transpose(2, 0, 1, 3)]
+
+    words = vectors * -(-rows // QUAD) * columns * lanes
+    return Packed(w, f"words of kernel rows by vectors of {lanes} channels", make, words * 4, I32)
 
 
 def _pack_at_run_time(

@@ -35,8 +35,9 @@ from ...ops.quant.narrow import BlockMatMul
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget
-from .bf16 import choose_form
-from .pack import HALF_COLUMNS, QUAD, Panels, pack_at_run_time, pack_constant
+from .bf16 import Bf16GemmKernel, choose_form
+from .int8 import Int8AmxKernel
+from .pack import HALF_COLUMNS, QUAD, WORD_COLUMNS, Panels, pack_at_run_time, pack_constant
 from .tiles import ProductKernel, Tile, choose_blocks, choose_tile, partial_sums, split_k
 
 PACK_ROWS = 3  # fewer rows than this do not repay the packing of the right operand
@@ -186,13 +187,13 @@ def lower_product(
     if p.b.op != "load":
         return None
     buffers, plain_floats = Buffers(storage), p.b.dtype.is_float and not p.halves
-    form = choose_form(machine.extras) if p.halves else None
     left, before = _left(group, p, buffers, storage)
     rows = product([a.args[0] for a in p.rows if not contains(p.b, a)])
+    form = _form(p, as_int(rows), machine)
     tile = choose_tile(machine, rows, p.n.args[0], p.k.args[0], p.b.dtype)
     if form is not None:
         tile = form.choose_tile(machine.lanes, as_int(rows))
-    packed = _panels(group, p, rows, tile, storage)
+    packed = _panels(group, p, rows, tile, form, storage)
     if packed is None:
         return None
     panels = add_buffer(buffers, packed.operand, dtype=p.b.dtype if plain_floats else I32 if p.scale is None else I8)
@@ -208,8 +209,10 @@ def lower_product(
     size, columns, depth = m.args[0], p.n.args[0], p.k.args[0]
     count = product([a.args[0] for a in batch])
     blocks = choose_blocks(machine, tile, size, tile.panels(columns), size * columns * depth * count * 2, count)
-    if form is not None:
+    if form is not None and issubclass(form, Bf16GemmKernel):
         blocks = form.choose_blocks(machine, tile, size, columns, depth, count, not form.reads_rows)
+    elif form is not None:
+        blocks = form.choose_blocks(machine, tile, size, columns, depth, count)
     made = ProductKernel(
         buffers=tuple(buffers.list),
         tasks=count * blocks.m * blocks.n,
@@ -232,6 +235,13 @@ def lower_product(
         else form.of(made)
     )
     return [*before, *([packed.kernel] if packed.kernel else []), kernel]
+
+
+def _form(p: Product, rows: int | None, machine: Machine) -> type[Bf16GemmKernel] | type[Int8AmxKernel] | None:
+    """What multiplies narrow types; None where it is the kernel of floats, or its words of bytes."""
+    if p.halves:
+        return choose_form(machine.extras)
+    return Int8AmxKernel if p.b.dtype is I8 and p.scale is None and Int8AmxKernel.suits(machine, rows) else None
 
 
 def _left(group: Group, p: Product, buffers: Buffers, storage: Mapping[Value, Storage]) -> tuple[Expr, list[Kernel]]:
@@ -258,14 +268,18 @@ def _scale_panels(p: Product, tile: Tile, buffers: Buffers) -> Strided | None:
     return plain(add_buffer(buffers, packed.operand), packed.start)
 
 
-def _panels(group: Group, p: Product, rows: Expr, tile: Tile, storage: Mapping[Value, Storage]) -> Panels | None:
+def _panels(
+    group: Group, p: Product, rows: Expr, tile: Tile, form: type[ProductKernel] | None, storage: Mapping[Value, Storage]
+) -> Panels | None:
     source, count = p.b.data, as_int(rows)
     assert isinstance(source, Value)
     if source.const is not None:
         if p.halves:
             return pack_constant(p.b, p.rows, p.k, p.n, Tile(1, 1, HALF_COLUMNS), "halves")
-        form = "nibbles" if p.bits == 4 else "words" if p.b.dtype is I8 and p.scale is None else ""
-        return pack_constant(p.b, p.rows, p.k, p.n, tile, form)
+        if form is Int8AmxKernel:
+            return pack_constant(p.b, p.rows, p.k, p.n, Tile(1, 1, WORD_COLUMNS), "steps")
+        words = "nibbles" if p.bits == 4 else "words" if p.b.dtype is I8 and p.scale is None else ""
+        return pack_constant(p.b, p.rows, p.k, p.n, tile, words)
     if count is not None and count < PACK_ROWS:
         return None
     return pack_at_run_time(p.b, p.rows, p.k, p.n, tile, storage, group.id)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +24,8 @@ Array = np.ndarray[Any, Any]
 QUAD = 4  # bytes of a word
 STEP = 32  # halves along k that a step of tiles takes
 HALF_COLUMNS = 16  # of a panel of halves, whatever the width of vectors: versions of a library share them
+BYTE_STEP = 64  # bytes along k that a step of tiles takes
+WORD_COLUMNS = 16  # of a panel of their words
 
 
 @dataclass(frozen=True)
@@ -83,14 +86,16 @@ def panels(matrix: Array, columns: int) -> Array:
     return packed
 
 
-def quads(matrix: Array) -> Array:
-    """Bytes [..., K, N] as words [..., ceil(K / 4), N], each four of k below each other, the lowest byte first.
+def quads(matrix: Array, step: int = QUAD) -> Array:
+    """Bytes [..., K, N] as words [..., K / 4, N], each four of k below each other, the lowest byte first.
+
+    K is padded to a multiple of `step`.
 
     >>> quads(np.arange(10, dtype=np.int8).reshape(5, 2)).tolist()
     [[100925952, 117768961], [8, 9]]
     """
     *batch, k, n = matrix.shape
-    count = -(-k // QUAD)
+    count = -(-k // step) * (step // QUAD)
     long = np.zeros((*batch, count * QUAD, n), np.int8)
     long[..., :k, :] = matrix
     words = np.ascontiguousarray(np.moveaxis(long.reshape(*batch, count, QUAD, n), -2, -1))
@@ -128,8 +133,8 @@ def pack_constant(element: Expr, batch: Sequence[Expr], k: Expr, n: Expr, tile: 
     """Panels of a constant that is read as `element` (a load at logical indices) over batch axes, k and n.
 
     Args:
-        form: "words" packs bytes in words of four, see :func:`quads`, "nibbles" see :func:`nibbles`, "halves" see
-            :func:`words_of_halves`.
+        form: "words" packs bytes in words of four, see :func:`quads`, "steps" those of whole steps of tiles, "nibbles"
+            see :func:`nibbles`, "halves" see :func:`words_of_halves`.
 
     Returns:
         None when the constant is not read with plain strides.
@@ -158,9 +163,13 @@ def pack_constant(element: Expr, batch: Sequence[Expr], k: Expr, n: Expr, tile: 
                 part = view[which][:, column : column + width]
                 yield panels(pack(part) if pack else part, tile.columns)
 
-    pack, step, together, dtype = {
-        "words": (quads, QUAD, QUAD, I32), "nibbles": (nibbles, 2, 2, I8), "halves": (words_of_halves, STEP, 2, I32),
-    }.get(form, (None, 1, 1, source.dtype))  # fmt: skip
+    forms: dict[str, tuple[Callable[[Array], Array], int, int, DType]] = {
+        "words": (quads, QUAD, QUAD, I32),
+        "steps": (partial(quads, step=BYTE_STEP), BYTE_STEP, QUAD, I32),
+        "nibbles": (nibbles, 2, 2, I8),
+        "halves": (words_of_halves, STEP, 2, I32),
+    }
+    pack, step, together, dtype = forms.get(form, (None, 1, 1, source.dtype))
     depth = -(-shape[-2] // step) * (step // together)
     size = -(-shape[-1] // tile.columns) * depth * tile.columns
     how = f"{f'{form} in ' if form else ''}panels of {tile.columns}: {start} {shape} {strides}"
