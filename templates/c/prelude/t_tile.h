@@ -183,6 +183,17 @@ T_FN void t_tile_fma_scaled(const int bits, const int rows, const int vecs, int 
     }
 }
 
+/* A panel's rows of b of 8 or 4 bits as numbers of the sums' type; of i4, k is even. */
+T_FN void t_tile_widen(const int bits, int k, const int8_t *b, t_sum *out) {
+    const int step = bits == 4 ? 2 : 1;
+    for (int i = 0; i < k; i += step, b += step * bits / 8 * T_NR, out += step * T_NR)
+        T_UNROLL for (int v = 0; v < T_NV; v++) {
+            t_sumv col[2];
+            t_tile_columns(bits, (const char *)b, v, col);
+            T_UNROLL for (int j = 0; j < step; j++) T_OF_SUM(store)(out + j * T_NR + v * TORSHC_LANES, col[j]);
+        }
+}
+
 /* `total` cut in `parts` near-equal pieces: start of piece i; the first total % parts are one longer. */
 T_FN int64_t t_cut(int64_t total, int64_t parts, int64_t i) {
     return i * (total / parts) + t_imin(i, total % parts);

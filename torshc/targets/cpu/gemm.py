@@ -40,6 +40,7 @@ from .int8 import Int8AmxKernel
 from .pack import HALF_COLUMNS, QUAD, WORD_COLUMNS, Panels, pack_at_run_time, pack_constant
 from .tiles import ProductKernel, Tile, choose_blocks, choose_tile, partial_sums, split_k
 
+CHUNK_TERMS = 256  # of weights that are made floats at a time: they stay in the nearest cache
 PACK_ROWS = 3  # fewer rows than this do not repay the packing of the right operand
 
 
@@ -57,6 +58,7 @@ class GemmKernel(ProductKernel):
     """
 
     template: ClassVar[str] = "gemm.c.j2"
+    many_tiles: ClassVar[int] = 4  # of a task, which repay that weights of bits are made floats before
 
     k_blocks: int
     scale: Strided | None = None
@@ -74,7 +76,22 @@ class GemmKernel(ProductKernel):
         return self.k if self.sums is not I32 else ceil_div(self.k, QUAD)
 
     @property
+    def chunk(self) -> int:
+        """Terms whose scaled weights many tiles read as floats, in whole blocks; 0 where tiles are too few for that.
+
+        The sums are the same, in the same order, however the weights are read.
+        """
+        rows = as_int(self.m.args[0])
+        few = rows is not None and rows <= self.tile.rows * (self.many_tiles - 1)
+        if self.scale is None or few or self.block > CHUNK_TERMS or self.block % 2:
+            return 0
+        return CHUNK_TERMS // self.block * self.block
+
+    @property
     def scratch(self) -> Expr:
+        if self.chunk:
+            rows = ceil_div(self.tile.tiles(self.m.args[0]), self.blocks.m) * self.tile.rows
+            return (rows + self.chunk) * (4 * self.tile.columns)
         if self.k_blocks == 1:
             return const(0)
         return partial_sums(self.tile, self.m.args[0], self.tile.panels(self.n.args[0]), self.blocks, self.sums)
