@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import torshc
+from tests.emulation.emulated import emulated_tools
 from tests.support.compilers import needed
 from tests.training.networks import Array, affine
 from torshc.base.errors import RunError
@@ -109,6 +110,39 @@ def test_resumed_training_has_the_bits_of_one_that_was_not_stopped(
         assert whole.step(BATCH)["loss"].tobytes() == resumed.step(BATCH)["loss"].tobytes()
     assert equal(whole.state_dict(), resumed.state_dict())
     assert [*tmp_path.iterdir()] == [tmp_path / "a.safetensors"]
+
+
+def test_states_on_a_card_go_on_where_those_of_a_processor_stopped(
+    bundles: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """And the other way round: the file is the same."""
+    here = torshc.load(bundles("adam"))
+    with emulated_tools():
+        torshc.compile(
+            affine(np.float32),
+            tmp_path / "cuda.tsc",
+            target="cuda",
+            arch="sm_90a",
+            train=bundles("adam").with_suffix(".yaml"),
+        )
+        away, whole = torshc.load(tmp_path / "cuda.tsc"), torshc.load(tmp_path / "cuda.tsc")
+        assert equal(here.state_dict(), away.state_dict())
+        for _ in range(4):  # the third is recorded, and the fourth a replay
+            # Sums of few terms of about 1 in another order, and a function of the card that rounds otherwise.
+            assert away.step(BATCH)["loss"] == pytest.approx(here.step(BATCH)["loss"], rel=1e-5)
+            whole.step(BATCH)
+        for name, state in here.state_dict().items():
+            np.testing.assert_allclose(away.state_dict()[name], state, rtol=1e-4, atol=1e-6, err_msg=name)
+        away.save_state(tmp_path / "away")
+        here.load_state(tmp_path / "away")
+        assert equal(here.state_dict(), away.state_dict())
+        here.save_state(tmp_path / "here")
+        assert (tmp_path / "here").read_bytes() == (tmp_path / "away").read_bytes()
+        resumed = torshc.load(tmp_path / "cuda.tsc")
+        resumed.load_state(tmp_path / "here")
+        for _ in range(2):
+            assert resumed.step(BATCH)["loss"].tobytes() == whole.step(BATCH)["loss"].tobytes()
+        assert equal(resumed.state_dict(), whole.state_dict())
 
 
 def test_a_file_is_safetensors(bundles: Callable[[str], Path], tmp_path: Path) -> None:

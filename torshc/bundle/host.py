@@ -369,6 +369,14 @@ class HostProgram:
         return max((s.offset + s.bytes for s in self.states), default=0)
 
     @property
+    def used_bytes(self) -> int:
+        """Bytes of the weights in memory, from the start on, that hold all that kernels read: others are behind them,
+        where states begin."""
+        first = min((s.first for s in self.states if s.first >= 0), default=self.weights_bytes)
+        read = (b.base for step in self.steps for b in step.buffers if b.space == "weights")
+        return first if all(base < first for base in read) else self.weights_bytes
+
+    @property
     def parts(self) -> tuple[HostProgram, ...]:
         """The programs inside this one: the segments of a script, and the other forms."""
         return (*(self.script.segments if self.script is not None else ()), *self.forms[1:])

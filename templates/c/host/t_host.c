@@ -60,6 +60,24 @@ int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *
 void t_empty_model(torshc_model *m, int last) {
     (void)last;
     free(m->own);
+    free(m->head.states);
+}
+
+/* ---- states ---- */
+
+int t_keep_states(torshc_model *m, unsigned char *first) {
+    m->head.states = first;
+    return TORSHC_OK;
+}
+
+int t_read_states(torshc_model *m, uint64_t offset, void *to, size_t bytes) {
+    memcpy(to, m->head.states + offset, bytes);
+    return TORSHC_OK;
+}
+
+int t_write_states(torshc_model *m, uint64_t offset, const void *from, size_t bytes) {
+    memcpy(m->head.states + offset, from, bytes);
+    return TORSHC_OK;
 }
 
 /* ---- runs ---- */

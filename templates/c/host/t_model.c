@@ -70,16 +70,16 @@ static int share(t_model *head, const torshc_model *of, const torshc_options *op
 }
 
 /* The states as the weights have them, zeros where they do not. */
-static int begin_states(t_model *head) {
+static int begin_states(torshc_model *m) {
     if (!P->state_count)
         return TORSHC_OK;
-    head->states = allocate_apart((size_t)P->state_bytes);
-    if (!head->states)
+    unsigned char *first = allocate_apart((size_t)P->state_bytes);
+    if (!first)
         return t_fail(TORSHC_E_MEMORY, "no memory for %llu bytes of states", (unsigned long long)P->state_bytes);
     for (int32_t i = 0; i < P->state_count; i++)
         if (P->state[i].first >= 0)
-            memcpy(head->states + P->state[i].offset, head->weights->file.at + P->state[i].first, P->state[i].bytes);
-    return TORSHC_OK;
+            memcpy(first + P->state[i].offset, head_of(m)->weights->file.at + P->state[i].first, P->state[i].bytes);
+    return t_keep_states(m, first);
 }
 
 static int fill(torshc_model *m, const torshc_model *of, const torshc_options *options) {
@@ -89,16 +89,17 @@ static int fill(torshc_model *m, const torshc_model *of, const torshc_options *o
     if (status || (status = allocate_arrays(head)))
         return status;
     t_take_weights(head);
-    if ((status = begin_states(head)))
-        return status;
     head->counters = calloc((size_t)P->steps + 1, sizeof *head->counters);
     head->ran = allocate_apart(((size_t)P->forms + 1) * sizeof *head->ran);
     if (!head->counters || !head->ran)
         return t_fail(TORSHC_E_MEMORY, "no memory for %d counters", (int)P->steps);
     start_threads(head, options->threads);
-    status = t_fill_model(m, of, options, &with);
-    if (status || !P->script)
+    if ((status = t_fill_model(m, of, options, &with)) || (status = begin_states(m)))
         return status;
+    if (P->device != TORSHC_CPU && !P->fallbacks && !P->script)
+        t_close_weights(&head->weights->file); /* they are on the device */
+    if (!P->script)
+        return TORSHC_OK;
     head->frame = P->script->open(with, head->weights->file.at);
     return head->frame ? TORSHC_OK : t_fail(TORSHC_E_MEMORY, "no memory for a frame");
 }
@@ -175,7 +176,6 @@ void torshc_close(torshc_model *m) {
         pthread_mutex_destroy(&head->shared->exchanging);
         free(head->shared);
     }
-    free(head->states);
     free(head->ran);
     free(head->counters);
     free(head->symbols);

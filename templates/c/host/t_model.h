@@ -49,7 +49,7 @@ typedef struct {
     pthread_mutex_t asking; /* held while a caller asks for sizes, which does not wait for a run */
     int64_t *asked;         /* its symbols */
     t_frame *frame;         /* of a script */
-    unsigned char *states;  /* of a model that trains: what runs keep for the next */
+    unsigned char *states;  /* of a model that trains: what runs keep for the next, where its kernels are */
 } t_model;
 
 /* ---- t_model.c ---- */
@@ -96,6 +96,13 @@ int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *
 
 /* Frees what is not in the head. The pool is gone by then; `last`: nobody else uses what is shared. */
 void t_empty_model(torshc_model *m, int last);
+
+/* Keeps the states of a model that trains, as a block of malloc has them at first, which is its own from then on. */
+int t_keep_states(torshc_model *m, unsigned char *first);
+
+/* Copies from and to the states, `offset` bytes from their start; within the model's lock. */
+int t_read_states(torshc_model *m, uint64_t offset, void *to, size_t bytes);
+int t_write_states(torshc_model *m, uint64_t offset, const void *from, size_t bytes);
 
 /* Workspace of a run. */
 size_t t_workspace_bytes(const torshc_model *m, const int64_t *s);

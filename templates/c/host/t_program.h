@@ -183,6 +183,7 @@ typedef struct {
     uint64_t interface_id;           /* of the manifest's names, types and dimensions */
     const char *model;               /* SHA-256 of the model's file; "" or NULL where there was none */
     uint64_t weights_bytes;          /* in memory */
+    uint64_t used_bytes;             /* the first of these: what kernels read; the others are where states begin */
     uint64_t file_bytes, weights_id; /* payload of the file, without the footer */
     int32_t stored_count;            /* 0 where the file is used as it is */
     const t_stored *stored;

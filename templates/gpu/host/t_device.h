@@ -21,8 +21,8 @@ extern "C" {
 typedef int t_launcher(void *const *buf, const int64_t *dim, int64_t blocks, void *stream);
 
 struct t_run {
-    unsigned char *const *in, *const *out; /* on the device, like the next two; of a segment there, on the processor */
-    unsigned char *weights, *arena;
+    unsigned char *const *in, *const *out; /* on the device, like the next three; of a segment there, on the processor */
+    unsigned char *weights, *state, *arena;
     unsigned char *scratch; /* of a segment on the processor */
     torshc_model *model;
 };
@@ -36,6 +36,9 @@ void t_launch(const t_run *r, int32_t step, const char *name, t_launcher *launch
 /* A kernel for the processor: its buffers, with their sizes in bytes, are copied there, and the written ones back. */
 void t_fallback(const t_run *r, int32_t step, t_kernel *kernel, void *const *buf, int32_t buffers, const int64_t *bytes,
                 const unsigned char *written, const int64_t *dim, int64_t scratch, int64_t tasks);
+
+/* A copy between two places on the device that are apart. */
+void t_move(const t_run *r, unsigned char *to, const unsigned char *from, uint64_t bytes);
 
 /* A kernel of a segment that runs on the processor, where its buffers are. */
 void t_launch_here(const t_run *r, int32_t step, t_kernel *kernel, void *const *buf, const int64_t *dim,

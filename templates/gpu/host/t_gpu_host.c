@@ -33,20 +33,18 @@ int t_grow(torshc_model *m, t_memory *block, size_t bytes, const char *what) {
 static int upload_weights(torshc_model *m, const torshc_model *of) {
     t_shared *shared = m->head.shared;
     int status;
-    if (!P->weights_bytes)
+    if (!P->used_bytes)
         return TORSHC_OK;
     if (of) {
         if (!(status = t_device_share(m->device, of->device, shared->there)))
             m->weights = shared->there;
         return status;
     }
-    if ((status = t_device_alloc(m->device, (size_t)P->weights_bytes, "the weights", &m->weights)) ||
-        (status = t_device_copy(m->device, T_UP, m->weights, m->head.weights->file.at, (size_t)P->weights_bytes)) ||
+    if ((status = t_device_alloc(m->device, (size_t)P->used_bytes, "the weights", &m->weights)) ||
+        (status = t_device_copy(m->device, T_UP, m->weights, m->head.weights->file.at, (size_t)P->used_bytes)) ||
         (status = t_device_finish(m->device)))
         return status;
     shared->there = m->weights;
-    if (!P->fallbacks && !P->script)
-        t_close_weights(&m->head.weights->file);
     return TORSHC_OK;
 }
 
@@ -71,10 +69,38 @@ void t_empty_model(torshc_model *m, int last) {
     t_device_free(m->device, m->staging.at);
     t_device_free(m->device, m->arena.at);
     t_device_free(m->device, last ? m->weights : NULL);
+    t_device_free(m->device, m->head.states);
     t_device_close(m->device);
     free(m->host.at);
     free(m->marked);
     free(m->key);
+}
+
+/* ---- states ---- */
+
+static int copy_states(torshc_model *m, t_way way, unsigned char *to, const unsigned char *from, size_t bytes) {
+    int status = t_device_copy(m->device, way, to, from, bytes);
+    if (!status)
+        status = t_device_finish(m->device);
+    if (status)
+        t_device_drop(m->device);
+    return status;
+}
+
+int t_keep_states(torshc_model *m, unsigned char *first) {
+    int status = t_device_alloc(m->device, (size_t)P->state_bytes, "the states", &m->head.states);
+    if (!status)
+        status = t_write_states(m, 0, first, (size_t)P->state_bytes);
+    free(first);
+    return status;
+}
+
+int t_read_states(torshc_model *m, uint64_t offset, void *to, size_t bytes) {
+    return copy_states(m, T_DOWN, to, m->head.states + offset, bytes);
+}
+
+int t_write_states(torshc_model *m, uint64_t offset, const void *from, size_t bytes) {
+    return copy_states(m, T_UP, m->head.states + offset, from, bytes);
 }
 
 /* ---- runs ---- */
@@ -152,7 +178,7 @@ static int stage(torshc_model *m, const t_call *call, int32_t begin, int32_t end
 }
 
 static int run_steps(torshc_model *m, const t_call *call, const int64_t *s) {
-    const t_run run = {call->at, call->at + P->inputs, m->weights, call->arena, NULL, m};
+    const t_run run = {call->at, call->at + P->inputs, m->weights, m->head.states, call->arena, NULL, m};
     int64_t *key = m->key;
     int32_t k = 0;
     for (int32_t i = 0; i < P->symbols; i++)

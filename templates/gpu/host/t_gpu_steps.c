@@ -34,6 +34,12 @@ void t_launch(const t_run *r, int32_t step, const char *name, t_launcher *launch
         t_at_step(step, m->status);
 }
 
+void t_move(const t_run *r, unsigned char *to, const unsigned char *from, uint64_t bytes) {
+    torshc_model *m = r->model;
+    if (!m->status && bytes)
+        m->status = t_device_copy(m->device, T_ACROSS, to, from, (size_t)bytes);
+}
+
 #ifdef TORSHC_PROFILE
 int t_count_steps(torshc_model *m) {
     int status = t_device_mark(m->device, m->marks);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ from torshc.targets.gpu.cuda.target import CudaTarget
 
 from ...support.kernels import Maker, Shape, random, sizes
 from ...support.run_grid import GridProgram, needs_emulator, templates
-from ...support.run_kernel import close
+from ...support.run_kernel import Array, close
 from ..cpu.test_conv import CONV, TRANSPOSED, Case, reference
 
 pytestmark = needs_emulator
@@ -116,6 +117,54 @@ def test_convolution(case: Case) -> None:
     rows = case.group > 1 or channels < 8 or (case.extra is None and case.x[2:] == case.w[2:])
     nests = ["row", "columns"] if rows or not case.packed else []
     assert convolve(case)[-1] in ("contraction", "map", *nests)
+
+
+# Of the data, of the weights, strides, pads, dilations, groups, templates that are expected.
+Ints = tuple[int, ...]
+WEIGHTS: list[tuple[Ints, Ints, Ints, Ints, Ints, int, str]] = [
+    ((5, 16, 9, 7), (24, 16, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, "contraction map"),
+    ((3, 12, 9, 8), (20, 12, 3, 2), (2, 3), (1, 0, 2, 1), (1, 2), 1, "contraction map"),
+    ((4, 16, 6, 5), (40, 16, 1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1, "contraction map"),
+    ((2, 32, 6, 6), (64, 16, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 2, "contraction"),
+    ((3, 19, 9, 7), (19, 1, 3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 19, "columns row"),
+]
+
+
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize(("x", "w", "strides", "pads", "dilations", "group", "expected"), WEIGHTS, ids=str)
+def test_gradients_of_weights(
+    x: Ints, w: Ints, strides: Ints, pads: Ints, dilations: Ints, group: int, expected: str, last: bool
+) -> None:
+    """Sums over the pixels of all pictures, of tensors whose channels lie innermost, and of others."""
+    attributes: dict[str, Any] = {"strides": strides, "dilations": dilations, "group": group}
+    attributes["pads"] = tuple(map(const, pads))
+    maker, layout = Maker(), (0, 2, 3, 1) if last else None
+    size = maker.add("Conv", maker.input(*x), maker.input(*w), **attributes).type.static_shape
+    assert size is not None
+    data, gradient = random(RNG, x), random(RNG, size)
+    maker = Maker()
+    made = maker.add(
+        "ConvWeights", maker.input(*x, layout=layout), maker.input(*size, layout=layout),
+        domain="torshc", shape=tuple(map(const, w)), layout=layout, **attributes,
+    )  # fmt: skip
+    program = GridProgram(maker.output(made))
+    (found,) = program.run(data, gradient)
+    if last:
+        assert " ".join(templates(program)) == expected
+    close(found, weights_gradient(gradient, data, w, strides, pads, dilations, group), 1e-5)
+
+
+def weights_gradient(g: Array, x: Array, w: Ints, strides: Ints, pads: Ints, dilations: Ints, group: int) -> Array:
+    """Tap by tap, in f64."""
+    (top, left, below, right), found = pads, np.zeros(w)
+    wide = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (top, below), (left, right)))
+    high, across = ((n - 1) * s + 1 for n, s in zip(g.shape[2:], strides, strict=True))
+    for i, j in np.ndindex(*found.shape[2:]):
+        y, z = i * dilations[0], j * dilations[1]
+        seen = wide[:, :, y : y + high : strides[0], z : z + across : strides[1]]
+        parts = zip(np.split(g, group, 1), np.split(seen, group, 1), strict=True)
+        found[:, :, i, j] = np.concatenate([np.einsum("nmyx,ncyx->mc", a, b) for a, b in parts])
+    return found
 
 
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)

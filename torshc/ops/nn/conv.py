@@ -391,7 +391,7 @@ class ConvWeights(Op):
                 ok = ok & inside(position, x[2 + i])
                 index.append(position)
             channel = at[0] // per_group * self.shape[1] + at[1] if self.group > 1 else at[1]
-            return where(ok, read(0, (inner[0], channel, *index)) * read(1, (inner[0], at[0], *inner[1:])), 0)
+            return where(ok, read(0, (inner[0], channel, *index)), 0) * read(1, (inner[0], at[0], *inner[1:]))
 
         return LoopNest(body, (x[0], *g[2:]), "add")
 

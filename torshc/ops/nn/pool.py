@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...base.errors import ModelError
-from ...expr import I64, DType, Expr, ceil_div, const, max_of, min_of, product
+from ...expr import I32, I64, U8, DType, Expr, ceil_div, const, eq, max_of, min_of, product
 from ...graph import Node, Shape, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator
 from ..core.functions import abs as abs_
@@ -19,7 +19,6 @@ from ..core.source import SourceNode
 from ..core.tensor import Tensor, apply_named, apply_op
 from ..math.reduce import GlobalAveragePool
 from ..tensor.parts import Pad
-from ..tensor.scatter import ScatterElements
 from ..tensor.view import delinear, linear
 from .conv import Ints, Window, inside, slid_back, slide, window
 
@@ -131,16 +130,8 @@ class PoolPlace(Pool):
         none = product(shape)
 
         def body(at: Index, inner: Index, read: Read) -> Scalar:
-            index, ok = [], const(True)
-            for i, k in enumerate(inner):
-                position = at[2 + i] * self.strides[i] - self.pads[i] + k * self.dilations[i]
-                ok = ok & inside(position, shape[2 + i])
-                index.append(position)
-            value = read(0, (*at[:2], *index))
-            found = equal(value, read(1, at))
-            if value.dtype.is_float:
-                found = found | isnan(value)
-            return where(where(ok, found, False), element(linear((*at[:2], *index), shape)), element(none))
+            found = self.is_largest(node, at, inner, read)
+            return where(found, element(linear((*at[:2], *self.place(at, inner)), shape)), element(none))
 
         def finish(total: Scalar, at: Index, read: Read) -> Scalar:
             place = total.index()
@@ -150,6 +141,22 @@ class PoolPlace(Pool):
             return where(total < element(none), element(place), 0)
 
         return LoopNest(body, tuple(const(k) for k in self.kernel), self.combine, finish)
+
+    def place(self, at: Index, inner: Index) -> Index:
+        """Where an element of a window lies in the spatial dimensions of x."""
+        slid = zip(inner, self.strides, self.pads, self.dilations, strict=False)
+        return tuple(at[2 + i] * s - pad + k * d for i, (k, s, pad, d) in enumerate(slid))
+
+    def is_largest(self, node: Node, at: Index, inner: Index, read: Read) -> Scalar:
+        """Whether an element of a window is its maximum."""
+        index, ok = self.place(at, inner), const(True)
+        for i, position in enumerate(index):
+            ok = ok & inside(position, node.operands[0].shape[2 + i])
+        value = read(0, (*at[:2], *index))
+        found = equal(value, read(1, at))
+        if value.dtype.is_float:
+            found = found | isnan(value)
+        return where(ok, found, False)
 
 
 @operator()
@@ -223,11 +230,75 @@ class GlobalLpPool(GlobalAveragePool):
 @gradient_of(MaxPool)
 def _max_pool_gradient(op: MaxPool, at: Backward) -> Tensor:
     """All of it to the first of equal elements, as of torch.max_pool2d."""
-    x, count = at.operand(0), product(at.outputs[0].shape)
-    place = PoolPlace(op.kernel, op.strides, op.pads, op.dilations, op.ceil)
-    places = apply_op(place, x, at.outputs[0]).reshape(count)
-    flat = x.constant(0.0).expand(product(x.shape))
-    return apply_op(ScatterElements("add", 0), flat, places, at.gradient.reshape(count)).reshape(*x.shape)
+    x, same = at.operand(0), (op.kernel, op.strides, op.pads, op.dilations, op.ceil)
+    taps = apply_op(PoolTap(*same), x, at.outputs[0])
+    return apply_op(PoolBack(*same, size=x.shape[2:]), at.gradient, taps)
+
+
+@operator("PoolTap", "torshc")
+@dataclass(frozen=True)
+class PoolTap(PoolPlace):
+    """The number of the element of each window that is its maximum, counted in row-major order within the window.
+
+    Operands, and which of equal elements counts, as of PoolPlace. A window that covers the margin alone has as its
+    number that of the elements of a window.
+    """
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        few = math.prod(self.kernel) <= U8.range[1]
+        return [TensorType(U8 if few else I32, super().infer(inputs, constraints)[0].shape)]
+
+    def nest(self, node: Node, output: int) -> LoopNest:
+        none, window = const(math.prod(self.kernel)), tuple(map(const, self.kernel))
+
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
+            return where(self.is_largest(node, at, inner, read), element(linear(inner, window)), element(none))
+
+        def finish(total: Scalar, at: Index, read: Read) -> Scalar:
+            return total.cast(node.output.dtype)
+
+        return LoopNest(body, window, self.combine, finish)
+
+
+@operator("PoolBack", "torshc")
+@dataclass(frozen=True)
+class PoolBack(Pool):
+    """What a MaxPool hands back: each element of the data gets the gradients of the windows whose maximum it is.
+
+    Operands: the gradient of the result, and the numbers of the maxima in their windows (PoolTap).
+
+    Attributes:
+        size: spatial shape of the data.
+    """
+
+    size: Shape = ()
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        g = need(inputs[0], "input 0 of PoolBack")
+        return [TensorType(g.dtype, (*g.shape[:2], *self.size))]
+
+    def nest(self, node: Node, output: int) -> LoopNest:
+        """Over the windows that cover an element; for dilations over all places that it has in one."""
+        shape, window = node.operands[0].shape, tuple(map(const, self.kernel))
+        plain = all(d == 1 for d in self.dilations)
+        counts = tuple(-(-k // s) if plain else k for k, s in zip(self.kernel, self.strides, strict=True))
+
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
+            index, taps, ok = [], [], const(True)
+            for i, (j, k, s) in enumerate(zip(inner, self.kernel, self.strides, strict=True)):
+                reach = at[2 + i] + self.pads[i]
+                tap = reach % s + j * s if plain else j
+                start = reach // s - j if plain else (reach - j * self.dilations[i]) // s
+                ok = ok & (tap < k) & inside(start, shape[2 + i])
+                if not plain:
+                    ok = ok & eq((reach - j * self.dilations[i]) % s, 0)
+                index.append(start)
+                taps.append(tap)
+            place = (*at[:2], *index)
+            hit = equal(read(1, place), element(linear(tuple(taps), window), node.operands[1].dtype))
+            return where(where(ok, hit, False), read(0, place), 0)
+
+        return LoopNest(body, tuple(map(const, counts)), "add")
 
 
 @gradient_of(WholeAveragePool)

@@ -1,4 +1,4 @@
-"""Sums of products on devices of blocks of threads: MatMul, Conv and ConvTranspose by one kernel.
+"""Sums of products on devices of blocks of threads: MatMul, Conv, its gradients and ConvTranspose by one kernel.
 
 The operator's own nest says what is multiplied. Output axes with which only the first factor moves are rows, those of
 the second alone are columns, those of both are a batch of independent products; a product is computed tile by tile
@@ -34,7 +34,7 @@ from ...expr import (
     select,
     substitute,
 )
-from ...expr.affine import contains, divisor_of, split_axis
+from ...expr.affine import contains, divisor_of, split_axis, strides_along
 from ...expr.index import poly_of
 from ...graph import Node, Value
 from ...kernels.axes import join_axes
@@ -61,7 +61,8 @@ MANY = 32768  # results that keep a device busy with a thread for each
 SHORT = 64  # terms of a sum that one thread may as well add up
 EXACT = 64  # terms from which on sums of tf32 are as exact as those of f32, whose own rounding grows
 PACKET_BYTES = 16  # of neighbours that a thread reads at once; f64 are read four at a time all the same
-COPIED = 1024  # rows from which on the second factor may as well be copied, to lie along the sum
+COPIED = 1024  # rows from which on the other factor may as well be copied, to lie as it is read
+GROUPED = {"conv": 1, "conv_transpose": 1, "conv_weights": 0}  # dimension of the results that groups share
 PARTS = "parts"  # axis of the pieces of sums
 
 
@@ -110,9 +111,9 @@ class Problem:
         return batch, m, n, k
 
 
-@GridTarget.lowers("gemm", "conv", "conv_transpose")
+@GridTarget.lowers("gemm", "conv", "conv_transpose", "conv_weights")
 def lower_contraction(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
-    """The kernels of a MatMul, Conv or ConvTranspose with its epilogue."""
+    """The kernels of a MatMul, Conv, ConvTranspose or the gradient of a Conv's weights, with its epilogue."""
     node = group.anchor
     if node is not None and isinstance(node.op, PairMatMul | PairLayer):
         kernels = lower_int4(group, node, storage, machine.device)
@@ -186,7 +187,8 @@ def _space(
     counts: Sequence[int],
 ) -> Space:
     out = node.output
-    groups = as_expr(node.op.attributes().get("group", 1) if node.op.family in ("conv", "conv_transpose") else 1)
+    along = GROUPED.get(node.op.family)
+    groups = as_expr(node.op.attributes().get("group", 1) if along is not None else 1)
     index: list[Expr] = [const(0)] * out.type.rank
     axes: list[Expr] = []
 
@@ -198,7 +200,7 @@ def _space(
 
     for d in out.layout or range(out.type.rank):
         size = out.shape[d]
-        if d == 1 and as_int(groups) != 1:
+        if d == along and as_int(groups) != 1:
             each = size // groups
             outer = new(groups)
             index[d] = outer * each + new(each)
@@ -282,6 +284,8 @@ def _lower(
     sizes = [as_int(s) for s in p.sizes]
     if sizes[3] == 0:
         return [_sums(group, node, p, None, 0, storage)]
+    if node.op.family == "conv_weights" and min(sizes[1] or THIN, sizes[2] or THIN) < THIN:
+        return None  # channels, which lie side by side, are independent products
     across = 1 in sizes[1:3] and all(_runs_along(e, p.k[-1], storage) for e in (p.first, p.second)) if p.k else False
     if across or not p.k or _suits_threads(sizes):
         return _lower_row(group, node, p, storage, number, across)
@@ -354,6 +358,16 @@ def _runs_along(element: Expr, k: Expr, storage: Mapping[Value, Storage]) -> boo
     root = probe.list[0].operand
     parts = split_axis(placed.args[0], k)
     return parts is not None and (as_int(parts[0]) == 1 or (isinstance(root, Value) and root.const is not None))
+
+
+def _lies_apart(element: Expr, axes: Sequence[Expr], p: Problem, storage: Mapping[Value, Storage]) -> bool:
+    """Whether threads that read a factor side by side find no two elements side by side, as in weights of a run."""
+    placed = Buffers(storage).resolve(unguard(element)[0])
+    if placed.op != "load":
+        return False
+    inner = [*axes[-1:], *p.k[-1:]]
+    parts = strides_along(placed.args[0], inner)
+    return parts is not None and all(as_int(s) != 1 for s in parts[0])
 
 
 def _element(term: Term, dtype: DType) -> Expr:
@@ -434,7 +448,11 @@ def _factors(
     for i, (element, axes) in enumerate(((p.first, p.m), (p.second, p.n))):
         inner = (*axes, *p.k) if along else (*p.k, *axes)
         order = (*(a for a in p.batch if contains(element, a)), *inner)
-        name, copied = f"factor{i}_{number}", bool(along) and not along[i]
+        others = as_int(p.sizes[2 if i == 0 else 1]) or 0
+        name, copied = (
+            f"factor{i}_{number}",
+            not along[i] if along else others >= COPIED and _lies_apart(element, axes, p, storage),
+        )
         term, made = bring(element, order, (*axes, *p.k), buffers, group, storage, name, copied)
         terms.append(term)
         before += made

@@ -34,6 +34,8 @@ GROUP_LATENCY, GROUP_LAUNCH, GROUP_SUM_BYTES = 550.0, 3450.0, 3700.0  # as those
 GROUP_BYTES = 68.0  # bytes that a block of these is brought in a clock
 GROUP_EXACT = 128  # terms of a sum from which on these round no more than sums of f32 do
 PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # that a sum may be cut into
+MORE_PIECES = (48, 64, 96, 128)  # of sums over all pixels of a batch, as those of gradients of weights are
+LONG_PIECE = 2048  # terms of these at the least
 JOIN_PIECE = 100.0  # clocks more in which a cluster joins its pieces, for each of them
 ROOM = {2: 132, 3: 117, 4: 120, 6: 102, 8: 120}  # blocks of clusters of this size that an H100 has at a time
 LINE_SUM_BYTES = 750.0  # as GROUP_SUM_BYTES where there is one line of tiles, which waits for the weights' bytes
@@ -123,9 +125,10 @@ def choose(
     """
     batch, m, n, k = (guess if s is None else max(s, 1) for s, guess in zip(sizes, likely, strict=True))
     best = None
-    for tile, splits in _choices(tiles, k, given, MAX_SPLITS if None not in sizes else MAX_SPLITS_UNKNOWN):
+    known = None not in sizes
+    for tile, splits in _choices(tiles, k, given, MAX_SPLITS if known else MAX_SPLITS_UNKNOWN, more=known):
         time = estimate(device, tile, splits, (batch, m, n, k))
-        if None in sizes and joins(device, tile, splits):
+        if not known and joins(device, tile, splits):
             time = inf  # there may be many more tiles
         if best is None or time < best[0]:
             best = time, tile, splits
@@ -167,11 +170,14 @@ def choose_by_size(
     return tuple(Cut(*choices[c], tuple(r)) for c, r in ranges.items())
 
 
-def _choices(tiles: Sequence[AnyTile], k: int, given: Given, most: int) -> list[tuple[AnyTile, int]]:
-    """Tiles with pieces of sums of `k` terms."""
+def _choices(
+    tiles: Sequence[AnyTile], k: int, given: Given, most: int, more: bool = False
+) -> list[tuple[AnyTile, int]]:
+    """Tiles with pieces of sums of `k` terms: `most` of them, or more where sums are long."""
     found: list[tuple[AnyTile, int]] = []
     for tile in [t for t in tiles if t.sizes == given.tile] or tiles:
         pieces = [s for s in PIECES if s <= most and (s == 1 or s * tile.k * 2 <= k)]
+        pieces += [s for s in MORE_PIECES if more and s * LONG_PIECE <= k]
         found += [(tile, s) for s in [s for s in pieces if s == given.pieces] or pieces]
     return found
 

@@ -77,11 +77,11 @@ class CudaTarget(GridTarget):
     suffix = ".cu"
     device = 2
     toolchain = CudaToolchain()
-    options = frozenset({"arch", "mcpu", "scheduler", "tuning_records"})
+    options = frozenset({"arch", "mcpu", "scheduler", "train", "tuning_records"})
     tunable = True
     horizontal_fusion = True
     precisions = frozenset(PRECISIONS)
-    features = GridTarget.features | {Feature.CACHED_ATTENTION, Feature.INT4_WEIGHTS}
+    features = GridTarget.features | {Feature.CACHED_ATTENTION, Feature.CONVOLUTION_WEIGHTS, Feature.INT4_WEIGHTS}
     search = ("cuda", "gpu", "c")
     preludes = ("cuda", "gpu")
     host = replace(
