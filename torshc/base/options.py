@@ -154,8 +154,6 @@ class CompileOptions:
         _choice("loose", self.loose, LOOSE_FORMS)
         _choice("emit", self.emit, EMIT_KINDS)
         _between("opt_level", self.opt_level, 0, 3)
-        if self.train is not None and self.precision != "f32":
-            raise ConfigError(f"--train with --precision {self.precision}", "leave it out: steps compute in f32")
         if self.train is not None and (self.specialize or self.observed):
             raise ConfigError("--train with --specialize or --observed", "leave it out: a step has one form")
         if not all(isinstance(text, str) for text in self.specialize):

@@ -20,7 +20,6 @@ from .manager import graph_pass
 
 Layout = tuple[int, ...]
 _CONVOLUTIONS = ("conv", "conv_transpose")
-_WEIGHTS = "conv_weights"  # gradients of weights, stored as their columns lie in the data
 
 
 @graph_pass("choose_layout")
@@ -133,8 +132,6 @@ def _is_last(node: Node) -> bool:
     """Whether the results of a node are best stored channels-last."""
     if node.op.family in _CONVOLUTIONS:
         return True
-    if node.op.family == _WEIGHTS:
-        return node.operands[1].layout is not None
     for kind, rule in _RULES:
         if isinstance(node.op, kind):
             return rule(node)

@@ -18,7 +18,8 @@ from .manager import graph_pass
 from .walk import Site, walk
 
 Array = np.ndarray[Any, Any]
-DATA = {"gemm": 2, "conv": 2, "conv_transpose": 2, "attention": 3}  # operands that are multiplied; bias and mask follow
+# Operands that are multiplied; bias and mask follow.
+DATA = {"gemm": 2, "conv": 2, "conv_transpose": 2, "conv_weights": 2, "attention": 3}
 SHALLOW = 8  # sums below this are too short for matrix units: outer products such as positions times frequencies
 
 

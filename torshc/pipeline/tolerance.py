@@ -32,7 +32,13 @@ LEAST = {"f64": 1e-4 * 2.0**-29, "f32": 1e-4}  # 1,678 units of the type
 MOST = 0.5
 ASSUMED = 1024  # terms of a sum, and rounds of a loop, whose number only a run knows
 
-FACTORS = {"gemm": 2, "conv": 2, "conv_transpose": 2, "attention": 4}  # factors: of attention Q, K, V, probabilities
+FACTORS = {
+    "gemm": 2,
+    "conv": 2,
+    "conv_transpose": 2,
+    "conv_weights": 2,
+    "attention": 4,
+}  # factors: of attention Q, K, V, probabilities
 _MOVES = frozenset({
     "Identity", "Dropout", "Relu", "MaxPool", "Gather", "GatherElements", "GatherND", "Max", "Min", "Clip", "Where",
     "ReduceMax", "ReduceMin", "GlobalMaxPool", "Pad", "Neg", "Abs",

@@ -110,6 +110,7 @@ class Target(ABC):
         browser: whether browsers run its kernels.
         options: fields of CompileOptions that it uses, of those that not all targets use.
         precisions: values of CompileOptions.precision that it has.
+        step_precisions: those of training steps.
         tunable: whether its kernels can be tuned, as its templates state parameters.
         features: what it has kernels for that not all targets have, see :class:`torshc.base.features.Feature`.
 
@@ -134,6 +135,7 @@ class Target(ABC):
     browser: ClassVar[bool] = False
     options: ClassVar[frozenset[str]] = frozenset({"mcpu"})
     precisions: ClassVar[frozenset[str]] = frozenset(PRECISIONS) - {"tf32"}
+    step_precisions: ClassVar[frozenset[str]] = frozenset({"f32"})
     tunable: ClassVar[bool] = False
     features: ClassVar[Features] = frozenset()
 
@@ -256,6 +258,13 @@ def target_of(options: CompileOptions) -> type[Target]:
         known = ", ".join(name for name, t in sorted(TARGETS.items()) if options.precision in t.precisions)
         raise ConfigError(
             f"the target {target.name} has no --precision {options.precision}", f"it goes with --target {known}"
+        )
+    if options.train is not None and options.precision not in target.step_precisions:
+        known = ", ".join(name for name, t in sorted(TARGETS.items()) if options.precision in t.step_precisions)
+        raise ConfigError(
+            f"--train with --precision {options.precision}: steps of the target {target.name} compute in "
+            + ", ".join(sorted(target.step_precisions)),
+            f"leave it out, or compile for --target {known}" if known else "choose one of these",
         )
     if options.emit == "page":
         _require_page(target, options)

@@ -366,6 +366,7 @@ class ConvWeights(Op):
     Attributes:
         shape: of the weights.
         strides, pads, dilations, group: as of :class:`Conv`.
+        out: element type of the result where it is not that of the operands.
     """
 
     family: ClassVar[str] = "conv_weights"
@@ -374,11 +375,12 @@ class ConvWeights(Op):
     pads: Shape = ()
     dilations: Ints = ()
     group: int = 1
+    out: str = ""
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x, g = (need(v, "an operand of ConvWeights") for v in inputs[:2])
         same_dim(g.shape[0], x.shape[0], constraints, f"images of {x.type!r} and {g.type!r}")
-        return [TensorType(x.dtype, self.shape)]
+        return [TensorType(product_type(x.dtype, self.out), self.shape)]
 
     def nest(self, node: Node, output: int) -> LoopNest:
         x, g = node.operands[0].shape, node.operands[1].shape

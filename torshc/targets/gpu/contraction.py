@@ -198,7 +198,9 @@ def _space(
         axes.append(axis(f"i{len(axes)}", size))
         return axes[-1]
 
-    for d in out.layout or range(out.type.rank):
+    # Gradients of weights are computed in the order in which the data lies, and stored in their own.
+    layout = node.operands[0].layout if node.op.family == "conv_weights" else out.layout
+    for d in layout or range(out.type.rank):
         size = out.shape[d]
         if d == along and as_int(groups) != 1:
             each = size // groups

@@ -81,6 +81,7 @@ class CudaTarget(GridTarget):
     tunable = True
     horizontal_fusion = True
     precisions = frozenset(PRECISIONS)
+    step_precisions = frozenset({"f32", "tf32", "bf16"})  # f16 has no room for small gradients
     features = GridTarget.features | {Feature.CACHED_ATTENTION, Feature.CONVOLUTION_WEIGHTS, Feature.INT4_WEIGHTS}
     search = ("cuda", "gpu", "c")
     preludes = ("cuda", "gpu")
