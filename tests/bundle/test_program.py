@@ -36,7 +36,7 @@ def test_a_symbol_that_stands_in_expressions_only(tmp_path: Path) -> None:
     assert "by one word" in caught.value.remedy
 
 
-def program_of(*update: Callable[..., Tensor], level: int) -> Program:
+def program_of(*update: Callable[..., Tensor], level: int, target: str = "c") -> Program:
     """A program that keeps a matrix for each function, which makes the new one of all old ones."""
     graph = Graph("states")
     held = [graph.new_value(TensorType(F32, (const(4), const(4))), f"s{k}") for k in range(len(update))]
@@ -47,7 +47,7 @@ def program_of(*update: Callable[..., Tensor], level: int) -> Program:
     graph.declare_inputs(held)
     graph.declare_outputs([y.value, *(t.value for t in new)], ["y", *(v.name for v in held)])
     graph.declare_states([State("s0", first), *(State(v.name) for v in held[1:])])
-    return prepare(graph, CompileOptions(opt_level=level)).program
+    return prepare(graph, CompileOptions(opt_level=level, target=target)).program
 
 
 def moved(program: Program) -> list[str]:
@@ -73,3 +73,20 @@ def test_a_kernel_overwrites_only_what_it_reads_at_the_same_place(level: int) ->
     assert moved(program_of(lambda a: a.transpose(1, 0) * 2.0 + a, level=3)) == ["s0"]
     assert moved(program_of(lambda a: a @ a, level=level)) == ["s0"]
     assert moved(program_of(lambda a: a * a.sum(1), level=level)) == (["s0"] if level else [])
+
+
+def test_what_follows_from_sums_on_a_card_overwrites_what_it_reads() -> None:
+    """The epilogue of a product, the end of a reduction, and maps that share a launch."""
+
+    def pairs(a: Tensor) -> Tensor:
+        return (a.reshape(4, 4, 1) + a.reshape(1, 4, 4)).sum(1, keep=False)
+
+    def found(*update: Callable[..., Tensor]) -> list[str]:
+        return moved(program_of(*update, level=3, target="cuda"))
+
+    assert found(lambda a, b: a * 0.5 + b @ b, lambda a, b: b * 2.0) == []
+    assert found(lambda a: a * 0.5 + a @ a) == ["s0"]  # its factors
+    assert found(lambda a, b: a * 0.5 + pairs(b), lambda a, b: b * 2.0) == []
+    assert found(lambda a: a * 0.5 + pairs(a)) == ["s0"]
+    assert found(lambda a, b: a * 2.0, lambda a, b: b * 3.0) == []
+    assert found(lambda a, b: a * 2.0 + b.transpose(1, 0), lambda a, b: b * 3.0) == ["s1"]

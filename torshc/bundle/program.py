@@ -14,7 +14,7 @@ from ..base.errors import UnsupportedError
 from ..expr import BOOL, STRING, Expr, as_int, call, const, dims_of, is_nonnegative, select, walk
 from ..graph import Graph, Value
 from ..kernels.base import Buffer as Part
-from ..kernels.base import Kernel, Operand, Packed, Temporary
+from ..kernels.base import Kernel, Operand, Packed, Store, Temporary
 from ..kernels.nest import MapKernel
 from ..plan.memory import Item, place
 from ..plan.place import Plan
@@ -443,22 +443,29 @@ def in_place(renewed: Mapping[Value, Value], placed: Sequence[Placed], faults: C
 
 
 def _elementwise_pairs(kernel: Kernel, whole: bool = False) -> Iterator[tuple[Operand, Operand]]:
-    """(result, operand) of a map kernel where each element is read only where the result's same element is stored.
+    """(result, operand) where each element is read only where the result's same element is stored.
 
     Args:
-        whole: give all pairs; otherwise each result and each operand once.
+        whole: give all pairs; otherwise those of maps, with each result and each operand once.
     """
-    if not isinstance(kernel, MapKernel):
-        return
+    if whole or isinstance(kernel, MapKernel):
+        for stores, elsewhere in kernel.finishes:
+            yield from _pairs(kernel, stores, elsewhere, whole)
+
+
+def _pairs(
+    kernel: Kernel, stores: Sequence[Store], elsewhere: Container[int], whole: bool
+) -> Iterator[tuple[Operand, Operand]]:
+    """Those of some stores; buffers that are read elsewhere have none."""
     loads: dict[int, set[Expr]] = {}
-    for e in walk(*kernel.expressions()):
-        if e.op == "load" and isinstance(e.data, int):
+    for e in walk(*(e for s in stores for e in (s.offset, s.value))):
+        if e.op == "load" and isinstance(e.data, int) and e.data not in elsewhere:
             loads.setdefault(e.data, set()).add(e.args[0])
-    places = {s.offset for s in kernel.stores}
+    places = {s.offset for s in stores}
     if len(places) != 1:
         return
     taken: set[int] = set()
-    for s in kernel.stores:
+    for s in stores:
         out = kernel.buffers[s.buffer]
         for k, b in enumerate(kernel.buffers):
             fits = not b.written and b.dtype.size == out.dtype.size and k not in taken and loads.get(k) == places

@@ -7,13 +7,13 @@ the expressions that they place in their loops.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ..expr import DType, Expr, as_int, const, select
+from ..expr import DType, Expr, as_int, const, select, walk
 from ..graph import Value
 
 AT_ONCE = 1 << 22  # elements of a weight that are packed in one go
@@ -155,9 +155,21 @@ class Kernel:
         """Numbers of the buffers that nothing reaches but the loads and stores in its expressions."""
         return ()
 
+    @property
+    def finishes(self) -> Sequence[tuple[Sequence[Store], Collection[int]]]:
+        """Stores that one thread makes once at each point, having read what their values read; and the buffers that
+        the kernel reads elsewhere. Such a store may replace what was read at its place.
+        """
+        return ()
+
     def expressions(self) -> list[Expr]:
         """Every expression of the kernel, so that its symbolic dimensions can be found and renamed."""
         return expressions_in([getattr(self, name) for name in text_fields(self)])
+
+
+def buffers_read(*expressions: Expr) -> frozenset[int]:
+    """Numbers of the buffers that expressions load from."""
+    return frozenset(e.data for e in walk(*expressions) if e.op == "load" and isinstance(e.data, int))
 
 
 _APART = ("buffers", "flops", "nbytes", "when")

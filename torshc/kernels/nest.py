@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ from ..plan.group import Group
 from ..plan.inline import Inliner, address, register_type
 from ..plan.storage import Storage
 from .axes import join_axes, make_axes
-from .base import Buffer, Kernel, Store
+from .base import Buffer, Kernel, Store, buffers_read, expressions_in, text_fields
 
 CHUNK = 16384  # elements a task: 64 KiB of f32, some microseconds of work
 SHORT = 8  # a reduction axis below this is too short for vectors
@@ -50,6 +50,11 @@ class MapKernel(Kernel):
     @property
     def reached(self) -> range:
         return range(len(self.buffers))
+
+    @property
+    def finishes(self) -> Sequence[tuple[Sequence[Store], Collection[int]]]:
+        rest = [getattr(self, name) for name in text_fields(self) if name != "stores"]
+        return [(self.stores, buffers_read(*expressions_in(rest)))]
 
 
 _LOGIC = {"add": "or", "mul": "and", "max": "or", "min": "and"}
@@ -127,6 +132,11 @@ class RowKernel(Kernel):
     @property
     def reached(self) -> range:
         return range(len(self.buffers))
+
+    @property
+    def finishes_of_rows(self) -> Sequence[tuple[Sequence[Store], Collection[int]]]:
+        """As `finishes`, where a row has one thread that stores what its reductions come to."""
+        return [] if self.element else [(self.row, buffers_read(*expressions_in(self.stages)))]
 
     @property
     def several(self) -> bool:

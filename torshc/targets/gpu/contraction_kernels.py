@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ...expr import DType, Expr, as_int, ceil_div, product
+from ...kernels.base import Store
 from ...kernels.heavy import HeavyKernel
 from .contraction_factor import Factor, Matrices, as_matrices
 from .contraction_tiles import AnyTile, GroupTile, Tf32GroupTile, Tf32Tile
@@ -42,6 +44,10 @@ class ContractionKernel(HeavyKernel):
     tile: AnyTile
     part: Expr
     threads: int
+
+    @property
+    def finishes(self) -> Sequence[tuple[Sequence[Store], Collection[int]]]:
+        return [(self.stores, {self.a.buffer, self.b.buffer})]
 
     @property
     def loaders(self) -> int:

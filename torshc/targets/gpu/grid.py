@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ...expr import BOOL, Expr, as_int, axis, ceil_div, const, product, walk
 from ...expr.affine import divisor_of, split_axis
-from ...kernels.base import Kernel, expressions_in
+from ...kernels.base import Kernel, Store, expressions_in
 from ...kernels.machine import Device, Machine
 from ...kernels.moved import Moved, crossings
 from ...kernels.nest import MapKernel, RowKernel
@@ -117,6 +118,10 @@ class GridRow(RowKernel):
         return const(0)
 
     @property
+    def finishes(self) -> Sequence[tuple[Sequence[Store], Collection[int]]]:
+        return self.finishes_of_rows
+
+    @property
     def shared(self) -> int:
         if self.share <= WARP:
             return 0
@@ -173,6 +178,10 @@ class GridColumns(RowKernel):
     @property
     def scratch(self) -> Expr:
         return const(0)
+
+    @property
+    def finishes(self) -> Sequence[tuple[Sequence[Store], Collection[int]]]:
+        return self.finishes_of_rows
 
     @property
     def blocks(self) -> Expr:

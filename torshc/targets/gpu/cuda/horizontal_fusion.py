@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ....expr import Expr, as_int, const, load, rebuild
-from ....kernels.base import Buffer, Kernel, Store
+from ....kernels.base import Buffer, Kernel, Store, buffers_read, expressions_in
 from ..grid import THREADS, GridMap
 
 
@@ -46,6 +46,11 @@ class BesideKernel(Kernel):
     @property
     def reached(self) -> range:
         return range(len(self.buffers))
+
+    @property
+    def finishes(self) -> Sequence[tuple[Sequence[Store], Collection[int]]]:
+        read = [buffers_read(*expressions_in(p.stores)) for p in self.parts]
+        return [(p.stores, frozenset().union(*read[:k], *read[k + 1 :])) for k, p in enumerate(self.parts)]
 
 
 def is_still(kernel: Kernel) -> bool:
