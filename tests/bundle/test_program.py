@@ -60,8 +60,8 @@ def test_a_new_state_waits_while_the_old_one_is_read(level: int) -> None:
     program = program_of(lambda a, b: b * 2.0, lambda a, b: a * 3.0, level=level)
     assert [(s.name, s.bytes, s.first >= 0) for s in program.states] == [("s0", 64, True), ("s1", 64, False)]
     assert (len(program.inputs), len(program.outputs), len(program.steps)) == (0, 1, 3)
-    # A kernel is yet to read s0 when its new contents are made; s1 is read no more when it is its turn.
-    assert moved(program) == ["s0"]
+    # Who writes s0 waits for the kernel that reads it; that one writes s1, which is then yet to be read.
+    assert moved(program) == ["s1"]
     (move,) = program.moves
     writers = [k for k, s in enumerate(program.steps) if s.buffers[-1] == move.source]
     assert len(writers) == 1 and move.source.space == "arena"  # its memory is not given to another

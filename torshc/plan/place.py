@@ -18,6 +18,7 @@ from .group import Boundary, Group
 from .horizontal_fusion import side_by_side
 from .inline import Inliner
 from .storage import Storage, contiguous, strided
+from .updates import readers_of_old_states
 from .views import behind_views, is_view, readers
 
 
@@ -384,6 +385,7 @@ class _Placer:
         demanded = [g for v in self.graph.outputs[len(self.graph.results) :] for g in self._writers(v)]
         # What inputs alone decide is decided first, before a result is written.
         first = {id(g) for g in demanded if not any(self._writers(v) for v in g.reads)}
+        waits = readers_of_old_states(self.graph, self.groups, self.made, self._writers)
         for root in sorted(self.groups, key=lambda g: (id(g) not in first, max(position[n] for n in g.nodes))):
             stack: list[tuple[Group, bool]] = [(root, False)]
             while stack:
@@ -394,6 +396,7 @@ class _Placer:
                 elif id(g) not in state:
                     state[id(g)] = 1
                     stack.append((g, True))
+                    stack.extend((r, False) for r in waits.get(id(g), []) if id(r) not in state)
                     stack.extend((w, False) for v in reversed(g.reads) for w in self._writers(v) if id(w) not in state)
         if self.permits.policy.horizontal_fusion and not self.off:
             ordered = side_by_side(ordered, self._writers, position.__getitem__)

@@ -24,6 +24,7 @@ from .config import RATE, SEED, Choice, Training
 from .losses import add_loss
 from .mode import Mode
 from .optimizers import INPUT, At, clipped
+from .order import bring_forward
 
 STEP, PART, SEED_STATE, SUM = (f"{OWN}{name}" for name in ("step", "micro_step", "seed", "gradient"))
 _STATISTICS = {"BatchNormalization": (3, 4), "BatchNormalizationTraining": (3, 4)}  # operands that no step trains
@@ -205,6 +206,7 @@ def _updates(
         raise UnsupportedError(
             e.problems, "train only weights behind them, or compute the loss from a value before"
         ) from e
+    first = len(graph.nodes)
     weights, kept, sums = dict[str, Held](), dict[str, Held](), dict[str, Held]()
     if count.last is not None:
         before = [graph.new_value(g.type, f"{SUM}/{name}") for name, g in zip(held, found, strict=True)]
@@ -221,4 +223,5 @@ def _updates(
         new, *renewed = optimizer.update(at, weight, gradient, *(Tensor(builder, s) for s in kept_now))
         weights[name] = v, count.settle(new, v).value
         kept |= {n: (s, count.settle(t, s).value) for n, s, t in zip(names, kept_now, renewed, strict=True)}
+    bring_forward(graph, first, held.values())
     return weights, kept | sums

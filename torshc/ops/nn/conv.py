@@ -447,6 +447,8 @@ def _turned_back(g: Tensor, w: Tensor, slid: Window, group: int) -> Tensor | Non
     kernel = w.shape[2:]
     parts = w.reshape(group, w.shape[0] // group, w.shape[1], *kernel).transpose(0, 2, 1, *range(3, 1 + w.rank))
     turned = parts.reshape(w.shape[1] * group, w.shape[0] // group, *kernel)
+    if all(as_int(d) == 1 for d in kernel):
+        return apply_op(Conv(slid.strides, pads, slid.dilations, group), g, turned)
     last = (const(0), const(0), *(d - 1 for d in kernel))
     turned = apply_named("Slice", turned, starts=last, sizes=turned.shape, steps=(1, 1, *(-1 for _ in kernel)))
     return apply_op(Conv(slid.strides, pads, slid.dilations, group), g, turned)
