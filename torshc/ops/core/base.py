@@ -257,7 +257,8 @@ class Meeting(tuple[Expr, Expr]):
 
 def at_most_one(d: Expr) -> bool:
     """Whether a dimension is 0 or 1, whatever the sizes are."""
-    return d.op != "dim" and is_nonnegative(1 - d)
+    size = as_int(d)
+    return size <= 1 if size is not None else d.op != "dim" and is_nonnegative(1 - d)
 
 
 def same_dim(a: Expr, b: Expr, constraints: Constraints, what: str) -> Expr:
