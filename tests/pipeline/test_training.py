@@ -200,6 +200,9 @@ def test_options_that_do_not_go_with_training_are_refused(tmp_path: Path) -> Non
     with pytest.raises(ConfigError, match="--train with --precision bf16") as caught:
         prepare(convolutional(), CompileOptions(train=step, precision="bf16"))
     assert caught.value.remedy == "leave it out, or compile for --target cuda"
+    (tmp_path / "nan.yaml").write_text(ADAM + "refuse_nan: true\n")
+    with pytest.raises(ConfigError, match="refuse_nan with --target cuda"):
+        prepare(convolutional(), CompileOptions(train=tmp_path / "nan.yaml", target="cuda"))
     for target in ("llvm", "metal", "webgpu"):
         with pytest.raises(ConfigError, match=f"the target {target} does not use --train") as caught:
             prepare(convolutional(), CompileOptions(train=step, target=target))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 
+from ..base.errors import ConfigError
 from ..base.features import Features
 from ..base.options import CompileOptions
+from ..bundle.host import CPU
 from ..kernels.machine import Machine
 from ..passes import pipeline_of
 from ..passes.manager import Pipeline
@@ -85,5 +88,18 @@ def _job_of(options: CompileOptions) -> Job:
         features=kind.features_on(archs, isa.extras),
         target=target,
         tuning=tuning_of(options.tuning_records, target, isa),
-        training=None if options.train is None else read_training(options.train),
+        training=None if options.train is None else _training_of(options.train, kind),
     )
+
+
+def _training_of(path: Path, target: type[Target]) -> Training:
+    """The step in a file, for a target.
+
+    Raises:
+        ConfigError: it is wrong, or asks for what the target's libraries cannot do.
+    """
+    training = read_training(path)
+    if training.refuse_nan and target.device != CPU:
+        message = f"{path}: refuse_nan with --target {target.name}, whose steps are over before their loss is seen"
+        raise ConfigError(message, "leave it out, and look at the loss")
+    return training
