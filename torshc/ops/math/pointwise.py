@@ -35,8 +35,9 @@ from ..core.scalar import (
     where,
 )
 from ..core.source import SourceNode, Unsupported
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, apply_op
 from ..text.numbers import cast_text
+from .expression import Expression, argument
 
 
 def through_float(function: Callable[[Scalar], Scalar], x: Scalar) -> Scalar:
@@ -85,10 +86,12 @@ def relu(x: Scalar) -> Scalar:
     return maximum(x, 0)
 
 
-@slopes_of("Relu")
-def _relu_slope(t: Scalar, x: Scalar) -> Scalar:
-    """0 at 0, as PyTorch has it; so are all that follow where a slope jumps."""
-    return where(x > 0, t, 0)
+@gradient_of("Relu")
+def _relu_gradient(op: Pointwise, at: Backward) -> Tensor:
+    """0 at 0, as PyTorch has it; so are all that follow where a slope jumps. It reads the result, which others keep."""
+    y, g = at.outputs[0], at.gradient
+    change, kept = (Scalar(argument(k, compute(v.dtype))) for k, v in enumerate((g, y)))
+    return apply_op(Expression(where(kept > 0, change, 0).expr, g.dtype), g, y)
 
 
 @pointwise("Reciprocal")
