@@ -63,7 +63,7 @@ class TorshcBackend(Backend):
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
         """Whether every operator of a model is supported."""
         try:
-            load_graph(_serialised(model), custom=CustomOperators(CompileOptions.create(**kwargs).ops))
+            load_graph(_serialise(model), custom=CustomOperators(CompileOptions.create(**kwargs).ops))
         except UnsupportedError:
             return False
         except TorshcError:
@@ -84,7 +84,7 @@ class TorshcBackend(Backend):
         target, ordinal = _target(device)
         fields = {name: value for name, value in kwargs.items() if name not in _TOLERANCES}
         options = CompileOptions.create(**{"target": target, **fields})
-        source = _serialised(model)
+        source = _serialise(model)
         if TARGETS[target].in_process:
             return TorshcRep(load_model(source, **fields))
         with scratch_folder() as folder:
@@ -113,7 +113,7 @@ class TorshcBackend(Backend):
             TorshcError: a member of the family, by cause.
         """
         opset = kwargs.pop("opset_version", None) or _newest_opset(node.domain)
-        values = _named(node, inputs)
+        values = _name_inputs(node, inputs)
         try:
             return cls._run_node(node, values, {}, device, opset, kwargs)
         except UnsupportedError:
@@ -162,7 +162,7 @@ def _newest_opset(domain: str) -> int:
     return defs.onnx_opset_version() if not domain else max(versions, default=1)
 
 
-def _named(node: NodeProto, inputs: Any) -> dict[str, Any]:
+def _name_inputs(node: NodeProto, inputs: Any) -> dict[str, Any]:
     """The inputs of a node by name."""
     present = [name for name in dict.fromkeys(node.input) if name]
     if isinstance(inputs, Mapping):
@@ -245,7 +245,7 @@ def _type_of(value: Any, taken: Sequence[str], some: int) -> TypeProto:
     return helper.make_tensor_type_proto(_element(value), np.shape(value))
 
 
-def _serialised(model: ModelProto) -> bytes:
+def _serialise(model: ModelProto) -> bytes:
     try:
         return bytes(model.SerializeToString())
     except (EncodeError, ValueError) as error:

@@ -64,7 +64,7 @@ def claim(make: Callable[[], Path]) -> tuple[Path, int]:
     while True:
         folder = make()
         with contextlib.suppress(FileNotFoundError):  # removed by another process before it was locked: make another
-            handle = _opened(folder)
+            handle = _open_folder(folder)
             with contextlib.suppress(OSError):  # a file system without locks; nobody can take it there either
                 fcntl.flock(handle, fcntl.LOCK_EX)
             with contextlib.suppress(FileNotFoundError):
@@ -73,7 +73,7 @@ def claim(make: Callable[[], Path]) -> tuple[Path, int]:
             os.close(handle)
 
 
-def _opened(folder: Path) -> int:
+def _open_folder(folder: Path) -> int:
     """A handle of a new folder, which is removed where there can be none."""
     try:
         return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

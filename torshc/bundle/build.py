@@ -272,7 +272,7 @@ def link_library(
         OutputError: the work folder cannot be written.
     """
     try:
-        names = _linked(compiler, objects, workdir, weights)
+        names = _list_link_inputs(compiler, objects, workdir, weights)
         compiler.link([*names, *libraries], LIBRARY, workdir, sanitize, name)
     except OSError as error:
         raise _cannot_write(workdir, error) from error
@@ -289,7 +289,7 @@ def make_archive(
         OutputError: the work folder cannot be written.
     """
     try:
-        names = _linked(compiler, objects, workdir, weights)
+        names = _list_link_inputs(compiler, objects, workdir, weights)
         archiver.make(names, prefix, archive_name(prefix), workdir)
     except OSError as error:
         raise _cannot_write(workdir, error) from error
@@ -301,7 +301,7 @@ def archive_name(prefix: str) -> str:
     return f"lib{prefix}.a"
 
 
-def _linked(compiler: Compiler, objects: Sequence[Object], workdir: Path, weights: Path | None) -> list[str]:
+def _list_link_inputs(compiler: Compiler, objects: Sequence[Object], workdir: Path, weights: Path | None) -> list[str]:
     embedded = [] if weights is None else [_embed(compiler, weights, workdir)]
     return [*(item.path for item in objects), *embedded]
 

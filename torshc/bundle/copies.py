@@ -108,9 +108,9 @@ def _rounds(places: Places, size: int, step: int) -> int:
 def moved(copy: Copy, given: npt.NDArray[Any], to: npt.NDArray[Any], start: int = 0) -> None:
     """Does a copy, as the library does it, from one flat array into another, whose first element is place ``start``."""
     shape = [loop.count for loop in copy.loops]
-    source = _strided(given[copy.source :], shape, [loop.source for loop in copy.loops])
-    _strided(to[copy.place - start :], shape, [loop.place for loop in copy.loops])[...] = source
+    source = _view_strided(given[copy.source :], shape, [loop.source for loop in copy.loops])
+    _view_strided(to[copy.place - start :], shape, [loop.place for loop in copy.loops])[...] = source
 
 
-def _strided(flat: npt.NDArray[Any], shape: list[int], steps: list[int]) -> npt.NDArray[Any]:
+def _view_strided(flat: npt.NDArray[Any], shape: list[int], steps: list[int]) -> npt.NDArray[Any]:
     return np.lib.stride_tricks.as_strided(flat, shape, [step * flat.itemsize for step in steps])

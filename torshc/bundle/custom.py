@@ -80,7 +80,7 @@ class _Collected:
 
     def add(self, o: type[CustomKernel], file: Path, cuda: bool) -> None:
         """Add a source with its headers; one that operators share gets a check for each of their functions."""
-        name = self._named(f"op_{file.name}", file, o)
+        name = self._name_source(f"op_{file.name}", file, o)
         other = self._functions.setdefault((o.sources.function, cuda), file)
         if other != file:
             raise ConfigError(
@@ -97,9 +97,9 @@ class _Collected:
             self.flags[name] = (*self.flags.get(name, ()), *(f"-I{_folder(f, o)}" for f in o.sources.includes))
         self.origins[name] = (file, o.declared.place)
         for header in o.sources.headers:
-            self.headers[self._named(header.name, header, o)] = _text(header, o)
+            self.headers[self._name_source(header.name, header, o)] = _text(header, o)
 
-    def _named(self, name: str, file: Path, o: type[CustomKernel]) -> str:
+    def _name_source(self, name: str, file: Path, o: type[CustomKernel]) -> str:
         """The name of a file among the sources."""
         plain = name.isascii() and all(c.isalnum() or c in "._-" for c in name) and name[0].isalnum()
         if not plain or name.startswith("t_") or name in (*HEADERS, "model.h"):

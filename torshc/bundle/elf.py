@@ -20,7 +20,7 @@ def glibc_floor(library: Path) -> str:
     data = library.read_bytes()
     if data[:6] != b"\x7fELF\x02\x01":
         return ""
-    found = [(2, 36) if name == _RELATIVE else _numbers(name) for name in _needed(data)]
+    found = [(2, 36) if name == _RELATIVE else _numbers(name) for name in _read_needed_versions(data)]
     return ".".join(map(str, max(found, default=())))
 
 
@@ -29,7 +29,7 @@ def _numbers(name: bytes) -> tuple[int, ...]:
     return tuple(map(int, match[1].split(b"."))) if match else ()
 
 
-def _needed(data: bytes) -> Iterator[bytes]:
+def _read_needed_versions(data: bytes) -> Iterator[bytes]:
     """Names of the versions that the library needs."""
     start, size, count = struct.unpack_from("<Q", data, 40)[0], *struct.unpack_from("<HH", data, 58)
     heads = [struct.unpack_from("<IIQQQQIIQQ", data, start + k * size) for k in range(count)]

@@ -80,7 +80,9 @@ def join_forms(fast: Program, variants: Sequence[Program] = (), loose: Program |
     found: list[Program] = []
     conditions = nodes = 0
     for form in (fast, *variants, *([loose] if loose is not None else [])):
-        found.append(_numbered(replace(form, inputs=wide.inputs, outputs=wide.outputs), symbols, conditions, nodes))
+        found.append(
+            _renumber_program(replace(form, inputs=wide.inputs, outputs=wide.outputs), symbols, conditions, nodes)
+        )
         conditions += len(form.conditions)
         if form.script is not None:
             nodes += 1 + max((n.id for n in form.script.script.operators()), default=0)
@@ -112,18 +114,18 @@ def _fixed(narrow: Sequence[Port], wide: Sequence[Port]) -> list[tuple[Expr, Exp
     return [pair for pair in sizes if as_int(pair[1]) is not None]
 
 
-def _numbered(p: Program, symbols: dict[str, Symbol], first: int, nodes: int) -> Program:
+def _renumber_program(p: Program, symbols: dict[str, Symbol], first: int, nodes: int) -> Program:
     """A program over the symbols of all, its conditions numbered from `first` on, its nodes from `nodes` on."""
     names = (*symbols, FORM, *p.names[len(p.symbols) :])
     script = p.script
     if script is not None:
         steps = replace(script.script, bound=tuple(symbols), computed=names[len(symbols) :])
-        checks = {step: _shifted([c], first)[0] for step, c in script.checks.items()}
+        checks = {step: _renumber_conditions([c], first)[0] for step, c in script.checks.items()}
         script = replace(script, script=steps, checks=checks, first_node=nodes)
-    segments = tuple(replace(s, names=names, conditions=_shifted(s.conditions, first)) for s in p.segments)
+    segments = tuple(replace(s, names=names, conditions=_renumber_conditions(s.conditions, first)) for s in p.segments)
     bound = replace(p, names=names, symbols=tuple(symbols.values()), segments=segments, script=script)
-    return replace(bound, conditions=_shifted(p.conditions, first))
+    return replace(bound, conditions=_renumber_conditions(p.conditions, first))
 
 
-def _shifted(conditions: Sequence[Condition], first: int) -> tuple[Condition, ...]:
+def _renumber_conditions(conditions: Sequence[Condition], first: int) -> tuple[Condition, ...]:
     return tuple(replace(c, number=c.number + first) for c in conditions)

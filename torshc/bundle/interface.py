@@ -122,18 +122,18 @@ class Interface:
         words = self._words[first : first + len(self.inputs)]
         found, taken = [], {*_TAKEN, *self._words}
         for word, port in zip(words, self.program.inputs, strict=True):
-            dims = self._known(port)
+            dims = self._known_dims(port)
             for k in (k for k, d in enumerate(dims) if not d):
                 name = f"{word}_dim{k}"
                 while name in taken:
                     name += "_"
                 taken.add(name)
                 dims[k] = f"t->{name}"
-            own = tuple(d[3:] for d, known in zip(dims, self._known(port), strict=True) if not known)
+            own = tuple(d[3:] for d, known in zip(dims, self._known_dims(port), strict=True) if not known)
             found.append(Tensor(word, port, tuple(dims), own))
         return found
 
-    def _known(self, port: Port) -> list[str]:
+    def _known_dims(self, port: Port) -> list[str]:
         """The dimensions that are numbers or symbols."""
         found = []
         for size, number in zip(port.dims, port.static_dims, strict=True):
@@ -147,7 +147,8 @@ class Interface:
         """The outputs."""
         words = self._words[len(self._dims) + len(self.inputs) :]
         return [
-            Tensor(word, port, tuple(self._known(port))) for word, port in zip(words, self.program.outputs, strict=True)
+            Tensor(word, port, tuple(self._known_dims(port)))
+            for word, port in zip(words, self.program.outputs, strict=True)
         ]
 
     @property

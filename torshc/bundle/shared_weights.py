@@ -36,7 +36,10 @@ def share_weights(programs: Sequence[Program]) -> list[tuple[Program, Mapping[in
         {at: places[key] for at, key in zip(p.offsets, known, strict=True)}
         for p, known in zip(programs, keys, strict=True)
     ]
-    return [(replace(_moved(p, to), weights=whole, offsets=offsets), to) for p, to in zip(programs, moves, strict=True)]
+    return [
+        (replace(_move_weights(p, to), weights=whole, offsets=offsets), to)
+        for p, to in zip(programs, moves, strict=True)
+    ]
 
 
 def bytes_beside(program: Program, usual: Program) -> int:
@@ -78,10 +81,10 @@ def _keys(weights: Sequence[Weight]) -> list[_Key]:
     return found
 
 
-def _moved(p: Program, to: Mapping[int, int]) -> Program:
+def _move_weights(p: Program, to: Mapping[int, int]) -> Program:
     """A program whose weights lie elsewhere, by where each lay; of those without a byte, only the last at a place."""
     steps = tuple(_step(step, to) for step in p.steps)
-    segments = tuple(_moved(q, to) for q in p.segments)
+    segments = tuple(_move_weights(q, to) for q in p.segments)
     states = tuple(replace(s, first=to[s.first]) if s.first >= 0 else s for s in p.states)
     return replace(p, steps=steps, states=states, segments=segments, script=p.script and _script(p.script, to))
 

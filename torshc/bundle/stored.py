@@ -42,8 +42,8 @@ def stored_parts(weight: Weight, dtype: str) -> Iterable[npt.NDArray[Any]]:
     if not is_narrow(weight, dtype):
         return weight.parts()
     if dtype == "f8":
-        return (_blocks(part) for part in _regrouped(weight.parts()))
-    return (_rounded(part, dtype).astype(DTYPES[dtype].numpy) for part in weight.parts())
+        return (_blocks(part) for part in _regroup_blocks(weight.parts()))
+    return (_saturate(part, dtype).astype(DTYPES[dtype].numpy) for part in weight.parts())
 
 
 def stored_bytes(weights: Sequence[Weight], dtype: str) -> int:
@@ -76,14 +76,14 @@ def memory_bytes(weights: Sequence[Weight], offsets: Sequence[int]) -> int:
     return max((align(at + w.nbytes, FOOTER) for at, w in zip(offsets, weights, strict=True)), default=0)
 
 
-def _rounded(array: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
+def _saturate(array: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
     """In reach of a type. Finite ones stay so: a mask of -3.4e38 must not become -inf, whose product with 0 is NaN."""
     most = _LARGEST[dtype]
     with np.errstate(over="ignore", invalid="ignore"):
         return np.where(np.isinf(array), array, np.clip(array, -most, most))
 
 
-def _regrouped(parts: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
+def _regroup_blocks(parts: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
     """The same elements in parts of whole blocks, with zeros after the last."""
     rest = np.zeros(0, np.float32)
     for part in parts:
@@ -98,7 +98,7 @@ def _regrouped(parts: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
 
 def _blocks(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Blocks of f32 as bytes of f8."""
-    rows = _rounded(array.reshape(-1, _BLOCK), "f8").astype(np.float64)
+    rows = _saturate(array.reshape(-1, _BLOCK), "f8").astype(np.float64)
     largest = np.where(np.isfinite(rows), np.abs(rows), 0).max(1, initial=0)
     exponents = np.maximum(np.frexp(largest / _MOST)[1], _LEAST)
     codes = np.ldexp(rows, -exponents[:, None]).astype(F8E4M3FN.numpy).view(np.uint8)

@@ -50,7 +50,7 @@ def named_weights(graph: Graph, program: Program, stored: str) -> tuple[NamedWei
         if roots and is_narrow(weight, stored):
             why.update(dict.fromkeys(roots, f"it is stored as {stored}"))
             continue
-        places = _traced(weight, roots) if roots else {}
+        places = _trace_elements(weight, roots) if roots else {}
         if places is None:
             why.update(dict.fromkeys(roots, _COMPUTED))
             continue
@@ -85,7 +85,7 @@ def _origins(value: Value) -> dict[Value, None]:
     return found
 
 
-def _computed(value: Value, given: Mapping[Value, Array]) -> Array:
+def _compute_constant(value: Value, given: Mapping[Value, Array]) -> Array:
     """A constant with other arrays in place of some that it is computed from."""
     known: dict[Value, Array] = dict(given)
     pending = [value]
@@ -108,7 +108,7 @@ def _computed(value: Value, given: Mapping[Value, Array]) -> Array:
 
 def _words(weight: Weight, given: Mapping[Value, Array], dtype: DType) -> Words | None:
     """A weight as words of a type's size; None where it is no whole number of them."""
-    parts = weight.parts(_computed(weight.source, given))
+    parts = weight.parts(_compute_constant(weight.source, given))
     data = [np.ascontiguousarray(p).reshape(-1).view(np.uint8) for p in parts]
     whole = data[0] if len(data) == 1 else np.concatenate(data) if data else np.zeros(0, np.uint8)
     return None if whole.size % dtype.size else whole.view(_word(dtype))
@@ -157,7 +157,7 @@ class _Digits:
         return held.astype(self.wide) << self.shift(digit), may
 
 
-def _traced(weight: Weight, roots: Sequence[Value]) -> dict[Value, tuple[Any, Any]] | None:
+def _trace_elements(weight: Weight, roots: Sequence[Value]) -> dict[Value, tuple[Any, Any]] | None:
     """Which elements of some weights of the model lie in a weight of the library, and where, in elements.
 
     Numbers are packed twice, in rising and in falling order: a word that comes out equal holds no weight of the model,
@@ -211,7 +211,7 @@ def proven(
     """
     free = [w for w in named if not w.why]
     rng = np.random.default_rng(len(free))
-    values = {w.name: _drawn(rng, graph.weights[w.name]) for w in free}
+    values = {w.name: _draw_numbers(rng, graph.weights[w.name]) for w in free}
     tries = iter(range(_TRIES))
 
     def sound(some: list[NamedWeight]) -> list[NamedWeight]:
@@ -230,7 +230,7 @@ def proven(
     return tuple(w if w.why or w.name in kept else replace(w, copies=(), why=_DECIDES) for w in named)
 
 
-def _drawn(rng: np.random.Generator, like: Value) -> Array:
+def _draw_numbers(rng: np.random.Generator, like: Value) -> Array:
     """Numbers of either sign, and of many sizes."""
     shape = like.type.static_shape or ()
     sizes = (10.0 ** np.arange(-3, 4)).astype(np.float32)[rng.integers(0, 7, shape, np.uint8)]

@@ -54,7 +54,9 @@ def explain(
         found = explanation.explain(done, dims)
         other = prepare(against, options, progress) if against else None
     if form == "html":
-        shown = [_shown(model, done, dims, measured)] + ([_shown(against, other, dims, None)] if against else [])
+        shown = [_make_page(model, done, dims, measured)] + (
+            [_make_page(against, other, dims, None)] if against else []
+        )
         text = explanation.to_html(shown)
     elif form == "json":
         text = explanation.to_json(found) + "\n"
@@ -67,7 +69,7 @@ def explain(
     _write(text, out, opened)
 
 
-def _shown(model: Path, done: Any, dims: dict[str, int], measured: Path | None) -> Shown:
+def _make_page(model: Path, done: Any, dims: dict[str, int], measured: Path | None) -> Shown:
     from ..explain import Shown, explain, printable, read_measured, read_roof
     from ..pipeline.compilation import commented_sources
 

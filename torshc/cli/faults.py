@@ -65,7 +65,7 @@ def guarded(action: Callable[[], Any]) -> int:
         sys.stdout.flush()
         return found if isinstance(found, int) else 0
     except (OSError, MemoryError, _PipeClosed) as error:
-        return _refused(error)
+        return _describe_refusal(error)
     except TorshcError as error:
         show(error)
         return error.exit_code
@@ -77,7 +77,7 @@ def guarded(action: Callable[[], Any]) -> int:
         click.echo("torshc: interrupted", err=True)
         return INTERRUPTED
     except Exception as error:
-        return _unexpected(error)
+        return _report_unexpected(error)
 
 
 def _open_streams() -> None:
@@ -87,7 +87,7 @@ def _open_streams() -> None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  # for as long as the process runs
 
 
-def _refused(error: OSError | MemoryError | _PipeClosed) -> int:
+def _describe_refusal(error: OSError | MemoryError | _PipeClosed) -> int:
     """What the system refused: to read, to write, to give memory or files."""
     closed = isinstance(error, _PipeClosed | BrokenPipeError)
     no_output = closed or _is_of_output(error)
@@ -100,7 +100,7 @@ def _refused(error: OSError | MemoryError | _PipeClosed) -> int:
     what = "torshc cannot go on" + (f" at {os.fsdecode(place)}" if isinstance(place, str | bytes) else "")
     found = resource_error(error, "cannot write to stdout" if no_output else what) or _homeless()
     if found is None:
-        return _unexpected(error)
+        return _report_unexpected(error)
     show(found)
     return found.exit_code
 
@@ -127,7 +127,7 @@ def _is_of_output(error: BaseException) -> bool:
     return any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
-def _unexpected(error: Exception) -> int:
+def _report_unexpected(error: Exception) -> int:
     show(InternalError(f"{type(error).__name__}: {error}", f"this is a fault of torshc; {ISSUES}"))
     if not debugging():
         click.echo("  TORSHC_DEBUG=1 shows where it happened", err=True)

@@ -187,7 +187,9 @@ class InProcess:
     def __init__(self, compilation: Compilation, threads: int, seconds: float = 0.0) -> None:
         began = time.perf_counter()
         if compilation.script is not None:
-            raise UnsupportedError(_decided(compilation.script), "compile a bundle for the target c, and load that")
+            raise UnsupportedError(
+                _find_host_steps(compilation.script), "compile a bundle for the target c, and load that"
+            )
         self.name, self.compilation = compilation.name, compilation
         weights = sum(w.nbytes for w in compilation.program.weights) + (1 << 40)
         self._forms = [(form.program.host(weights_bytes=weights), form) for form in compilation.forms]
@@ -256,7 +258,7 @@ class InProcess:
     def call(self, inputs: Sequence[Any], out: Sequence[Array | None] | None = None) -> list[Array]:
         """As :meth:`__call__`, of a sequence, into arrays where some are given."""
         found = self.again(inputs) if out is None else None
-        return self._checked(inputs, out) if found is None else found
+        return self._check_arguments(inputs, out) if found is None else found
 
     def again(self, inputs: Sequence[Any]) -> list[Array] | None:
         """As :meth:`call`, for inputs exactly as those of the call before; None, and nothing is done, for others."""
@@ -280,15 +282,15 @@ class InProcess:
                 return None
             self._seconds += _NOW() - began
             if status:
-                raise self._flagged(bound, status - 1)
+                raise self._out_of_range_error(bound, status - 1)
             self._runs += 1
             self._launches += len(bound.demands)
             self._bytes += bound.bytes
         return results
 
-    def _checked(self, inputs: Sequence[Any], out: Sequence[Array | None] | None) -> list[Array]:
+    def _check_arguments(self, inputs: Sequence[Any], out: Sequence[Array | None] | None) -> list[Array]:
         arrays = [
-            a if type(a) is np.ndarray and a.dtype == dtype and a.flags.c_contiguous else self._converted(k, a)
+            a if type(a) is np.ndarray and a.dtype == dtype and a.flags.c_contiguous else self._convert_input(k, a)
             for k, (a, dtype) in enumerate(zip(inputs, self._dtypes, strict=False))
         ]
         if len(inputs) != len(self._dtypes):
@@ -316,15 +318,15 @@ class InProcess:
             status = self._run(*bound.call)
             self._seconds += time.perf_counter() - began
             if status:
-                raise self._flagged(bound, int(status) - 1)
+                raise self._out_of_range_error(bound, int(status) - 1)
             self._runs += 1
             self._launches += len(bound.demands)
             self._bytes += bound.bytes
             if not self._read:
-                self._last = self._quickened(bound, arrays)
+                self._last = self._note_addresses(bound, arrays)
         return results
 
-    def _quickened(self, bound: _Bound, arrays: Sequence[Array]) -> _Bound | None:
+    def _note_addresses(self, bound: _Bound, arrays: Sequence[Array]) -> _Bound | None:
         """The same with what :meth:`again` needs, where NumPy's arrays lie as they did for decades."""
         if bound.objects is None and is_known_layout():
             count = len(arrays) + len(bound.outputs)
@@ -352,14 +354,14 @@ class InProcess:
             raise unlike(self.outputs[k])
         return given
 
-    def _converted(self, k: int, value: Any) -> Array:
+    def _convert_input(self, k: int, value: Any) -> Array:
         """An input as a contiguous array of its type."""
         array = np.asarray(value)
         if array.dtype != self._dtypes[k]:
             raise RunError(f"input {self.inputs[k].name!r} is of {array.dtype}; expected {self._dtypes[k]}")
         return np.ascontiguousarray(array).reshape(array.shape)
 
-    def _flagged(self, bound: _Bound, step: int) -> RunError:
+    def _out_of_range_error(self, bound: _Bound, step: int) -> RunError:
         return RunError(f"model {self.name!r}: an index or a length is out of range ({bound.demands[step]})")
 
     def _load(self, form: Compilation) -> None:
@@ -448,9 +450,9 @@ class InProcess:
             numbers += self._step(step, tasks, each, dims[-1], size)
         outputs = [(tuple(size(d) for d in x.dims if d is not None), DTYPES[x.dtype].numpy) for x in p.outputs]
         most = max((len(s.buffers) + len(s.demands) for s in p.steps), default=0)
-        return self._prepared(numbers, demands, dims, size(p.arena_bytes), scratch, most, outputs, total)
+        return self._bind_sizes(numbers, demands, dims, size(p.arena_bytes), scratch, most, outputs, total)
 
-    def _prepared(
+    def _bind_sizes(
         self,
         numbers: list[int],
         demands: list[str],
@@ -523,7 +525,7 @@ def _spec(name: str, port: Port) -> TensorSpec:
     return TensorSpec(name, port.dtype, shown)
 
 
-def _decided(script: Script) -> list[str]:
+def _find_host_steps(script: Script) -> list[str]:
     """What keeps a model out of the process: nodes that the host runs, or on which steps depend."""
     nodes = [s.node for s in flat(script.steps) if isinstance(s, Operate | Branch | Repeat)]
     named = [f"{n.describe()}: the host runs it, in C" for n in dict.fromkeys(nodes)]

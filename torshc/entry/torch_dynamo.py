@@ -51,8 +51,8 @@ def torshc(module: Any, examples: Sequence[Any], *, options: dict[str, Any] | No
     asked = CompileOptions.create(**{**usual, **(options or {})})
     with config.patch(donated_buffer=False):  # none is written to, so a graph's backward may run again
         made: Call = aot_autograd(
-            fw_compiler=lambda graph, _: _boxed(_compiled(graph, asked)),
-            bw_compiler=lambda graph, _: _boxed(_compiled(graph, asked)),
+            fw_compiler=lambda graph, _: _boxed(_compile_graph(graph, asked)),
+            bw_compiler=lambda graph, _: _boxed(_compile_graph(graph, asked)),
             inference_compiler=lambda graph, _: _boxed(_Inference(graph, asked)),
             decompositions=decompositions(),
             partition_fn=min_cut_rematerialization_partition,
@@ -91,9 +91,9 @@ class _Inference:
             weights = [(values[k], 0 if values[k].is_inference() else values[k]._version) for k in places]
             if self.run is None:
                 constants = {k: array_of(values[k].detach().cpu().contiguous()).copy() for k in places}
-                self.weights, self.run = weights, _compiled(self.graph, self.options, constants)
+                self.weights, self.run = weights, _compile_graph(self.graph, self.options, constants)
             elif [(id(v), n) for v, n in weights] != [(id(v), n) for v, n in self.weights or ()]:
-                self.weights, self.run = None, _compiled(self.graph, self.options)
+                self.weights, self.run = None, _compile_graph(self.graph, self.options)
         found: Sequence[Any] = self.run(values)
         return found
 
@@ -104,7 +104,7 @@ def _is_weight(value: Any) -> bool:
     return isinstance(value, torch.nn.Parameter) or getattr(value, "_dynamo_static_input_type", None) is not None
 
 
-def _compiled(graph: Any, options: CompileOptions, constants: Mapping[int, Any] | None = None) -> Call:
+def _compile_graph(graph: Any, options: CompileOptions, constants: Mapping[int, Any] | None = None) -> Call:
     """What runs a graph: torshc, or PyTorch where torshc lacks something, all of which one warning says.
 
     Args:

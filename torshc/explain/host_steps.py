@@ -36,7 +36,7 @@ def _lines(steps: Sequence[Step], spans: Sequence[range], host: frozenset[int], 
     bound = 0
     for step in steps:
         if bound and not isinstance(step, Bind):
-            yield _known(depth, bound)
+            yield _size_step(depth, bound)
             bound = 0
         match step:
             case Call():
@@ -58,10 +58,10 @@ def _lines(steps: Sequence[Step], spans: Sequence[range], host: frozenset[int], 
                 yield Course(depth, "loop", f"in each iteration of {_node(step.node)}", (), step.node.id)
                 yield from _lines(step.steps, spans, host, depth + 1)
     if bound:
-        yield _known(depth, bound)
+        yield _size_step(depth, bound)
 
 
-def _known(depth: int, sizes: int) -> Course:
+def _size_step(depth: int, sizes: int) -> Course:
     return Course(depth, "size", "a size becomes known" if sizes == 1 else f"{sizes} sizes become known")
 
 

@@ -85,9 +85,9 @@ def _info(plan: Plan, rule: FusionRule, marks: dict[Mark, list[Node]], ran: Coll
     elif rule.action == Fuse("force"):
         homes = {m: _home(plan, nodes) for m, nodes in own.items()}
         groups = tuple(sorted({g.id for g in homes.values() if g is not None}))
-        unmet = tuple(_missed(plan, own[m]) for m, g in homes.items() if g is None)
+        unmet = tuple(_find_missed(plan, own[m]) for m, g in homes.items() if g is None)
     elif isinstance(rule.action, Recompute) and rule.match is not None and rule.action.nodes:
-        unmet = tuple(line for nodes in own.values() for line in _stored(plan, nodes))
+        unmet = tuple(line for nodes in own.values() for line in _find_stored(plan, nodes))
     elif rule.action == Fuse("attention") and rule.name.where and "recognise_attention" not in ran:
         unmet = ("the pass recognise_attention did not run; -O3 or --pass recognise_attention=on runs it",)
     elif rule.match is None or rule.action == Fuse("allow"):
@@ -102,7 +102,7 @@ def _home(plan: Plan, nodes: list[Node]) -> Group | None:
     return next((g for g in plan.groups if {*g.nodes, *g.folded}.issuperset(nodes)), None)
 
 
-def _missed(plan: Plan, nodes: list[Node]) -> str:
+def _find_missed(plan: Plan, nodes: list[Node]) -> str:
     """Between which nodes of a place a boundary is left, and why."""
     inside = set(nodes)
     for group in plan.groups:
@@ -110,16 +110,16 @@ def _missed(plan: Plan, nodes: list[Node]) -> str:
             maker = behind_views(b.value)[0].producer
             if b.consumer in inside and maker in inside and maker is not None:
                 why = f"{REASONS[b.reason]}{f': {b.rule}' if b.rule is not None else ''}"
-                return f"{_called(maker)} -> {_called(b.consumer)}: {why}"
+                return f"{_name_node(maker)} -> {_name_node(b.consumer)}: {why}"
     return f"{' '.join(n.op.name for n in nodes)}: {REASONS['template']}"
 
 
-def _stored(plan: Plan, nodes: list[Node]) -> Iterator[str]:
+def _find_stored(plan: Plan, nodes: list[Node]) -> Iterator[str]:
     """What a rule lets readers compute again, and is stored all the same."""
     for n in nodes:
         if any(v in g.outputs for g in plan.groups for v in n.outputs):
-            yield f"{_called(n)}: {plan.stored.get(n, 'its readers take it from memory')}"
+            yield f"{_name_node(n)}: {plan.stored.get(n, 'its readers take it from memory')}"
 
 
-def _called(node: Node) -> str:
+def _name_node(node: Node) -> str:
     return f"{node.op.name} {node.name!r}" if node.name else node.op.name

@@ -96,7 +96,7 @@ def bytes_text(count: int) -> str:
     >>> [bytes_text(n) for n in (0, 999, 64025, 102_469_502)]
     ['0 B', '999 B', '64.0 kB', '102 MB']
     """
-    return _scaled(count, ("B", "kB", "MB", "GB", "TB"))
+    return _scale_unit(count, ("B", "kB", "MB", "GB", "TB"))
 
 
 def flops_text(count: int) -> str:
@@ -105,10 +105,10 @@ def flops_text(count: int) -> str:
     >>> flops_text(8_200_000_000)
     '8.20 GFLOP'
     """
-    return _scaled(count, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"))
+    return _scale_unit(count, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"))
 
 
-def _scaled(count: int, units: Sequence[str]) -> str:
+def _scale_unit(count: int, units: Sequence[str]) -> str:
     value, at = Fraction(count), 0
     while value >= 1000 and at < len(units) - 1:
         value, at = value / 1000, at + 1

@@ -27,7 +27,7 @@ def range_of(e: Expr) -> Range:
     """The bounds of an expression; kept, since expressions share parts."""
     for x in walk_new(e, _RANGES):
         _DATA[x] = x.op in ("load", "acc") or (x.op != "axis" and any(_DATA[a] for a in x.args))
-        _RANGES[x] = _settled(x, _bounds(x))
+        _RANGES[x] = _round_bounds(x, _bounds(x))
     return _RANGES[e]
 
 
@@ -54,9 +54,9 @@ def exact(e: Expr) -> bool:
     return (sum(ends) if e.op == "add" else math.prod(max(x, 1) for x in ends)) <= e.dtype.range[1]
 
 
-def _settled(e: Expr, found: Range) -> Range:
+def _round_bounds(e: Expr, found: Range) -> Range:
     """Bounds after rounding to a type of float, or wrapping: to a narrow type of integers, or to 64 bits for data."""
-    low, high = _held(*found)
+    low, high = _clamp_to_floats(*found)
     dtype = e.dtype
     if dtype.is_float:
         known = low > -_FAR and high < _FAR
@@ -69,7 +69,7 @@ def _settled(e: Expr, found: Range) -> Range:
     return low, high
 
 
-def _held(low: float, high: float) -> Range:
+def _clamp_to_floats(low: float, high: float) -> Range:
     """Bounds whose sums and products with infinities floats hold, as exact integers beyond them would not."""
     return (
         -math.inf if low < -_BEYOND else min(low, _BEYOND),
@@ -112,7 +112,7 @@ def _mul(e: Expr, *xs: Range) -> Range:
     high: float = 1
     for x, y in xs:
         ends = [0 if p == 0 or q == 0 else p * q for p in (low, high) for q in (x, y)]
-        low, high = _held(min(ends), max(ends))
+        low, high = _clamp_to_floats(min(ends), max(ends))
     return low, high
 
 

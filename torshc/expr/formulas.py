@@ -93,7 +93,7 @@ def _power(n: Expr) -> Expr:
     return call("float32", call("shl", n, 23))
 
 
-def _clamped(x: Expr, low: float, high: float) -> Expr:
+def _clamp(x: Expr, low: float, high: float) -> Expr:
     """Within limits; NaN stays."""
     x = where(x < low, low, x)
     return where(x > high, high, x)
@@ -141,7 +141,7 @@ def _power_wide(n: Expr) -> Expr:
 
 
 def _exp_wide(x: Expr) -> Expr:
-    e, n = _exp_parts_wide(_clamped(x, -746.0, 711.0), 2046)
+    e, n = _exp_parts_wide(_clamp(x, -746.0, 711.0), 2046)
     half = call("shr", n, 1)
     s = _power_wide(half)
     return (s * e + s) * _power_wide(n - half)
@@ -168,7 +168,7 @@ def _exp_within(x: Expr, shift: int = 0) -> Expr:
 
 @elementary(np.exp, 12, lambda t, y, a: t * y, double=_exp_wide)
 def _exp(x: Expr) -> Expr:
-    return _keep_nan(x, _exp_within(_clamped(x, -104.5, 90.0)))
+    return _keep_nan(x, _exp_within(_clamp(x, -104.5, 90.0)))
 
 
 @elementary(np.exp, 10, lambda t, y, a: t * y, double=_exp_wide)
@@ -185,7 +185,7 @@ def _exp_low(x: Expr) -> Expr:
 @elementary(np.expm1, 20, lambda t, y, a: t * call("exp", a))
 def _expm1(x: Expr) -> Expr:
     """Half of it first: 2^n (e^r - 1) + (2^n - 1) overflows too early. The smallest arguments are their own result."""
-    e, n = _exp_parts(_clamped(x, -18.0, 89.0), 127 - 1)
+    e, n = _exp_parts(_clamp(x, -18.0, 89.0), 127 - 1)
     s = _power(n)
     half = s * e + (s - 0.5)
     return _keep_nan(x, where(absolute(x) < SMALL, x, half + half))
@@ -212,7 +212,7 @@ def _sigmoid(x: Expr) -> Expr:
 def _sinh(x: Expr) -> Expr:
     a = absolute(x)
     e = call("expm1", where(a > 10.0, 10.0, a))
-    near, far = (e + over(e, e + 1.0)) * 0.5, _exp_within(_clamped(a, -104.5, 90.0), -1)
+    near, far = (e + over(e, e + 1.0)) * 0.5, _exp_within(_clamp(a, -104.5, 90.0), -1)
     found = where(a < SMALL, a, where(a > 9.5, far, near))
     return _keep_nan(x, with_sign(found, x))
 
@@ -448,7 +448,7 @@ def _log2_wide(x: Expr) -> Expr:
 
 def _exp2_wide(t: Expr) -> Expr:
     """2^t to 2^-40 for abs(t) <= 1000, larger ones clamped: they are 0 or inf in f32."""
-    t = _clamped(t, -1000.0, 1000.0)
+    t = _clamp(t, -1000.0, 1000.0)
     u = t + 1.5 * 2.0**52
     r = t - (u - 1.5 * 2.0**52)
     p = polynomial(r, 1.317878516868302e-06, 1.5309380404736074e-05, 0.0001540382783631662, 0.0013333454040291646,
@@ -515,7 +515,7 @@ def _pow_fused(a: Expr, y: Expr) -> Expr:
     t = _fma(y, log, 0.0)
     t_low = _fma(y, log, call("neg", t)) + y * log_low
     # 2^r = 1 + r Q(r) on abs(r) <= 1/2, error 2^-28
-    n, shifted = _nearest(_clamped(t, -160.0, 140.0), 254)
+    n, shifted = _nearest(_clamp(t, -160.0, 140.0), 254)
     r = (t - n) + t_low
     q = polynomial(r, 1.532679307e-4, 1.339102513e-3, 9.618505836e-3, 5.550359562e-2, 2.402264774e-1, 6.931471825e-1)
     half = call("shr", shifted, 1)

@@ -64,7 +64,7 @@ def _of_integers(dtype: DType) -> dict[str, Expr]:
     return {f"{name}_{dtype.name}": e for name, e in found.items()}
 
 
-def _truncated(x: Expr, dtype: DType) -> Expr:
+def _truncate(x: Expr, dtype: DType) -> Expr:
     """A float as an integer: what is out of range saturates, NaN is 0."""
     kind, (low, high) = I32 if dtype.kind == "i" else U32, dtype.range
     found = where(x >= float(high + 1), const(high, kind), cast(x, kind))
@@ -78,7 +78,7 @@ def _order(x: Expr, nan: int) -> Expr:
     return where(call("isnan", x), bits(nan), call("bitxor", w, turned))
 
 
-def _ordered(key: Expr) -> Expr:
+def _float_of_key(key: Expr) -> Expr:
     """The float of a key."""
     turned = where(key > 0x7FFFFFFF, bits(1 << 31), bits(0xFFFFFFFF))
     return call("float32", call("bitxor", key, turned))
@@ -87,11 +87,11 @@ def _ordered(key: Expr) -> Expr:
 def corner_formulas() -> dict[str, Expr]:
     """Formulas by the names of functions in generated code after ``t_``; their arguments are x and y."""
     found = {"isnan_f32": magnitude(X) > 0x7F800000, "isinf_f32": eq(magnitude(X), 0x7F800000)}
-    found |= {"order_max_f32": _order(X, 0xFFFFFFFF), "order_min_f32": _order(X, 0), "ordered_f32": _ordered(BITS)}
+    found |= {"order_max_f32": _order(X, 0xFFFFFFFF), "order_min_f32": _order(X, 0), "ordered_f32": _float_of_key(BITS)}
     for rest, dtype in ((24, I8), (16, I16)):
         found[f"decode_{dtype.name}"] = call("shr", cast(call("shl", BITS, rest), I32), rest)
     found |= _of_floats() | _of_integers(I32) | _of_integers(U32) | wide_formulas()
-    return found | {f"cast_f32_{t.name}": _truncated(X, t) for t in (I32, I16, I8, U32, U16, U8)}
+    return found | {f"cast_f32_{t.name}": _truncate(X, t) for t in (I32, I16, I8, U32, U16, U8)}
 
 
 __all__ = ["corner_formulas"]

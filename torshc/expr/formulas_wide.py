@@ -63,12 +63,12 @@ def _is_negative(x: Expr) -> Expr:
     return high(x) >= 1 << 31
 
 
-def _turned(x: Expr, negative: Expr) -> Expr:
+def _negate_where(x: Expr, negative: Expr) -> Expr:
     return where(negative, call("neg", x), x)
 
 
 def _abs(x: Expr) -> Expr:
-    return _turned(x, _is_negative(x))
+    return _negate_where(x, _is_negative(x))
 
 
 def _less(x: Expr, y: Expr, signed: bool) -> Expr:
@@ -91,7 +91,7 @@ def _product(x: Expr, y: Expr) -> Expr:
     return pair(above + a * high(y) + high(x) * b, a * b)
 
 
-def _shifted(x: Expr, y: Expr, how: str, signed: bool = False) -> Expr:
+def _shift(x: Expr, y: Expr, how: str, signed: bool = False) -> Expr:
     """By 64 and more, or less than 0, only the sign is left."""
     top = cast(high(x), I32) if signed else high(x)
     by = masked(low(y), 31)
@@ -111,10 +111,10 @@ def _of_signed(x: Expr, y: Expr) -> dict[str, Expr]:
     """Quotients towards zero and down, and their remainders; by 0 all are 0."""
     a, b = _abs(x), _abs(y)
     q, differ = over(a, b), _is_negative(call("bitxor", x, y))
-    quotient = _turned(q, differ)
+    quotient = _negate_where(q, differ)
     rest = where(eq(y, 0), ZERO, a - q * b)
     wraps = ne(rest, 0) & differ
-    remainder = _turned(rest, _is_negative(x))
+    remainder = _negate_where(rest, _is_negative(x))
     return {
         "div": quotient,
         "fmod": remainder,
@@ -143,7 +143,7 @@ def _as_float(x: Expr) -> Expr:
     return (cast(upper, F32) * 2.0**24 + cast(lower, F32)) * where(large, const(2.0**16, F32), const(1.0, F32))
 
 
-def _truncated(x: Expr) -> Expr:
+def _truncate(x: Expr) -> Expr:
     """Out of range it saturates, NaN is 0."""
     top = cast(x * 2.0**-32, U32)
     words = pair(top, cast(x - cast(top, F32) * 2.0**32, U32))
@@ -151,7 +151,7 @@ def _truncated(x: Expr) -> Expr:
 
 
 def _truncated_signed(x: Expr) -> Expr:
-    found = _turned(cast(absolute(x), U64), x < 0.0)
+    found = _negate_where(cast(absolute(x), U64), x < 0.0)
     found = where(x <= -(2.0**63), const(1 << 63, U64), found)
     return where(x >= 2.0**63, const(MOST >> 1, U64), found)
 
@@ -165,7 +165,7 @@ def wide_formulas() -> dict[str, Expr]:
         "neg_64": call("bitnot", X) + ONE,
         "sub_64": X + call("neg", Y),
         "mul_64": _product(X, Y),
-        "shl_64": _shifted(X, Y, "shl"),
+        "shl_64": _shift(X, Y, "shl"),
         "fmod_u64": where(eq(Y, 0), ZERO, X - over(X, Y) * Y),
         "abs_i64": _abs(X),
         "sign_u64": where(eq(X, 0), ZERO, ONE),
@@ -174,14 +174,14 @@ def wide_formulas() -> dict[str, Expr]:
         "pow_i32": _power(*narrow, power, narrow[1] < 0),
         "pow_i64": _power(X, Y, call("pow", X, Y), _is_negative(Y)),
         "cast_u64_f32": _as_float(X),
-        "cast_i64_f32": _turned(cast(_abs(X), F32), _is_negative(X)),
-        "cast_f32_u64": _truncated(F),
+        "cast_i64_f32": _negate_where(cast(_abs(X), F32), _is_negative(X)),
+        "cast_f32_u64": _truncate(F),
         "cast_f32_i64": _truncated_signed(F),
     }
     for name, signed in (("u64", False), ("i64", True)):
         less = _less(X, Y, signed)
         found |= {f"lt_{name}": less, f"min_{name}": where(less, X, Y), f"max_{name}": where(less, Y, X)}
-        found[f"shr_{name}"] = _shifted(X, Y, "shr", signed)
+        found[f"shr_{name}"] = _shift(X, Y, "shr", signed)
     return found | {f"{name}_i64": e for name, e in _of_signed(X, Y).items()}
 
 

@@ -96,7 +96,7 @@ def _normal(x: Any) -> Any:
     return np.vectorize(lambda v: 0.5 * math.erfc(-v * math.sqrt(0.5)), otypes=[np.asarray(x).dtype])(x)
 
 
-def _held(x: Any, dtype: DType) -> Any:
+def _store_and_load(x: Any, dtype: DType) -> Any:
     """The value that storing as a type and loading again gives, in the type that is computed with."""
     x = np.asarray(x)
     return x.astype(dtype.numpy).astype(x.dtype)
@@ -113,7 +113,7 @@ def _exponent(x: Any, mode: str) -> Any:
 def _storage_rows() -> Iterator[Function]:
     """as_<type> for each type of storage; of narrow ones the values as bytes of the same bits, and back."""
     for t in (F16, BF16, *NARROW):
-        held = partial(_exponent, mode="down") if t is F8E8M0 else partial(_held, dtype=t)
+        held = partial(_exponent, mode="down") if t is F8E8M0 else partial(_store_and_load, dtype=t)
         yield Function(f"as_{t.name}", "same", held, 2)
     yield from (Function(f"as_f8e8m0_{m}", "same", partial(_exponent, mode=m), 4) for m in ("up", "nearest"))
     for t in NARROW:
@@ -222,16 +222,16 @@ def _of_sizes(op: str, xs: tuple[Expr, ...]) -> Expr | None:
     """
     dtype = xs[0].dtype
     if dtype is I64:
-        return _signed(op, xs)
+        return _fold_sign(op, xs)
     if op in _COMPARE and dtype.is_float:
-        return _decided(op, xs)
+        return _decide_comparison(op, xs)
     if op not in _WHOLE or not _is_narrow_int(dtype):
         return None
-    whole = call(op, *((_unwrapped if op in _RING else _wide)(x) for x in xs))
+    whole = call(op, *((_drop_wrap if op in _RING else _wide)(x) for x in xs))
     return whole if whole.dtype is BOOL else cast(whole, dtype)
 
 
-def _signed(op: str, xs: tuple[Expr, ...]) -> Expr | None:
+def _fold_sign(op: str, xs: tuple[Expr, ...]) -> Expr | None:
     if op == "abs":
         return index.maximum(xs[0], -xs[0])
     if op == "sign":
@@ -241,7 +241,7 @@ def _signed(op: str, xs: tuple[Expr, ...]) -> Expr | None:
     return None
 
 
-def _decided(op: str, xs: tuple[Expr, ...]) -> Expr | None:
+def _decide_comparison(op: str, xs: tuple[Expr, ...]) -> Expr | None:
     """A comparison of floats whose bounds answer it."""
     (low, high), (least, most) = range_of(xs[0]), range_of(xs[1])
     if high < least:
@@ -257,7 +257,7 @@ def _wide(x: Expr) -> Expr:
     return cast(x, I64)
 
 
-def _unwrapped(x: Expr) -> Expr:
+def _drop_wrap(x: Expr) -> Expr:
     """An i64 that wraps to a narrower integer."""
     return x.args[0] if x.op == "cast" and x.args[0].dtype is I64 else cast(x, I64)
 

@@ -268,7 +268,7 @@ def _apart(a: Expr, b: Expr) -> bool:
     return a is b or (not may_wrap(a) and not may_wrap(b) and is_nonnegative(b - a))
 
 
-def _ordered(a: Expr, b: Expr) -> bool:
+def _is_ordered(a: Expr, b: Expr) -> bool:
     """Whether a <= b is certain, by their difference or by those of what one of them is the least or the largest of."""
     return (
         _apart(a, b)
@@ -281,15 +281,15 @@ def _ordered(a: Expr, b: Expr) -> bool:
 
 
 def minimum(a: Expr, b: Expr) -> Expr:
-    if _ordered(a, b):
+    if _is_ordered(a, b):
         return a
-    return b if _ordered(b, a) else make("min", tuple(sorted((a, b), key=_order)), I64)
+    return b if _is_ordered(b, a) else make("min", tuple(sorted((a, b), key=_order)), I64)
 
 
 def maximum(a: Expr, b: Expr) -> Expr:
-    if _ordered(b, a):
+    if _is_ordered(b, a):
         return a
-    return b if _ordered(a, b) else make("max", tuple(sorted((a, b), key=_order)), I64)
+    return b if _is_ordered(a, b) else make("max", tuple(sorted((a, b), key=_order)), I64)
 
 
 def compare(op: str, a: Expr, b: Expr) -> Expr:

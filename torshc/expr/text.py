@@ -47,7 +47,7 @@ def to_text(e: Expr, limit: int = LIMIT, names: Mapping[str, str] | None = None)
     """
     if e.op != "axis" and length(e) > limit:
         limit //= max(len(e.args), 2)
-        return "..." if limit < 2 else _glued(e, [to_text(a, limit, names) for a in e.args])
+        return "..." if limit < 2 else _join_text(e, [to_text(a, limit, names) for a in e.args])
     texts: dict[Expr, str] = {}
     for x in walk_new(e, texts):  # not by recursion: a size may nest as deep as it is long
         if names and x.op in SYMBOLS:
@@ -55,16 +55,16 @@ def to_text(e: Expr, limit: int = LIMIT, names: Mapping[str, str] | None = None)
         elif not x.args or x.op == "axis":
             texts[x] = str(x.data[0]) if isinstance(x.data, tuple) else str(x.data)
         else:
-            texts[x] = _glued(x, [texts[a] for a in x.args])
+            texts[x] = _join_text(x, [texts[a] for a in x.args])
     return texts[e]
 
 
-def _glued(e: Expr, parts: list[str]) -> str:
+def _join_text(e: Expr, parts: list[str]) -> str:
     """The text of an expression from those of its parts."""
     if e.op == "load":
         return f"{e.data}[{', '.join(parts)}]"
     if e.op == "add":
-        return parts[0] + "".join(map(_joined, e.args[1:], parts[1:]))
+        return parts[0] + "".join(map(_append_term, e.args[1:], parts[1:]))
     if e.op in _INFIX:
         glue = _INFIX[e.op] if e.op == "mul" else f" {_INFIX[e.op]} "
         return glue.join(f"({text})" if a.op in _INFIX else text for a, text in zip(e.args, parts, strict=True))
@@ -73,7 +73,7 @@ def _glued(e: Expr, parts: list[str]) -> str:
     return f"{e.op}({', '.join(parts)})"
 
 
-def _joined(e: Expr, text: str) -> str:
+def _append_term(e: Expr, text: str) -> str:
     """A further term of a sum: less a number where it begins with one below zero, and not with a name like that."""
     number = e.args[0] if e.op == "mul" else e
     if number.op != "const" or not text.startswith("-"):

@@ -70,7 +70,7 @@ def build(
         return graph
 
     try:
-        graph = _settled(attempt, pins, {}, iter(range(_ATTEMPTS)))
+        graph = _choose_branches(attempt, pins, {}, iter(range(_ATTEMPTS)))
     except ModelError as error:
         if loose or not met:
             raise
@@ -85,7 +85,7 @@ def build(
     return graph
 
 
-def _settled(attempt: _Attempt, pins: Pins, chosen: Mapping[str, bool], budget: Iterator[int]) -> Graph:
+def _choose_branches(attempt: _Attempt, pins: Pins, chosen: Mapping[str, bool], budget: Iterator[int]) -> Graph:
     """The graph with some branches chosen, and more of them where need be.
 
     Where sizes choose between branches of different ranks, as in what PyTorch makes of ``x.squeeze(1)``, the rest of
@@ -112,14 +112,14 @@ def _settled(attempt: _Attempt, pins: Pins, chosen: Mapping[str, bool], budget: 
 def _side(attempt: _Attempt, pins: Pins, chosen: Mapping[str, bool], budget: Iterator[int]) -> Graph | tuple[str, ...]:
     """The graph with one branch more chosen, or what is unsupported then: nothing when the rest contradicts it."""
     try:
-        return _settled(attempt, pins, chosen, budget) if next(budget, None) is not None else ()
+        return _choose_branches(attempt, pins, chosen, budget) if next(budget, None) is not None else ()
     except ModelError:
         return ()
     except UnsupportedError as e:
         return e.problems
 
 
-def _undeclared(name: str, t: TypeDecl) -> str:
+def _describe_undeclared(name: str, t: TypeDecl) -> str:
     """What the model does not say about an input, and what to do."""
     if t.dtype is None:
         return "the model does not state its element type"
@@ -238,7 +238,7 @@ class _Importer:
                 scope.values[name] = None
                 continue
             if t.problem or t.dtype is None or name not in shapes:
-                self.problem(f"input {name!r}: {t.problem or _undeclared(name, t)}")
+                self.problem(f"input {name!r}: {t.problem or _describe_undeclared(name, t)}")
                 scope.values[name] = None
                 continue
             require_shape(shapes[name], f"input {name!r}")

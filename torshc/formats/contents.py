@@ -54,7 +54,7 @@ class Contents:
                 count = size if length is None else length
                 if offset < 0 or offset + count > size:
                     raise Misfit(f"{what} has {size} bytes; {count} from {offset} are needed")
-                found = _held(file, offset, count)
+                found = _read_shared(file, offset, count)
                 if not stamp == _stamp(file) == self._stamps.setdefault(path, stamp):
                     raise Misfit(f"{what} changed while it was read", _REMEDY)
                 return found.data
@@ -73,7 +73,7 @@ class Contents:
         raise Misfit(f"{what} is not a regular file")
 
 
-def _held(file: FileIO, offset: int, count: int) -> Array:
+def _read_shared(file: FileIO, offset: int, count: int) -> Array:
     """Bytes of a file, which somebody may hold already."""
     status = os.fstat(file.fileno())
     key = (status.st_dev, status.st_ino, offset, count)

@@ -146,7 +146,7 @@ def scan(op: SourceOp, operands: list[Value | None], importer: Importer, b: Buil
 
     out = _loop(b, importer, _size(b, sequences[0], axes[0]), None, values[:fixed], round_, False, length, graphs)
     outer, reverse = ints(op, "scan_output_axes", made_each), ints(op, "scan_output_directions", made_each)
-    stacked = [_turned(b, v, a, r) for v, a, r in zip(out[fixed:], outer, reverse, strict=False)]
+    stacked = [_turn_rounds(b, v, a, r) for v, a, r in zip(out[fixed:], outer, reverse, strict=False)]
     return [*out[:fixed], *stacked]
 
 
@@ -306,7 +306,7 @@ def _read(b: Builder, name: str, *inputs: Value | None) -> Value:
     return value
 
 
-def _turned(b: Builder, v: Value, axis: int, reverse: int) -> Value:
+def _turn_rounds(b: Builder, v: Value, axis: int, reverse: int) -> Value:
     """A stacked result with its rounds along another axis, or from the last to the first."""
     if reverse:
         ends = [np.asarray([n], np.int64) for n in (-1, -(1 << 31) + 1, 0, -1)]

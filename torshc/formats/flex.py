@@ -35,13 +35,13 @@ def attend(op: SourceOp, operands: Sequence[Value | None], once: Once, b: Builde
         raise Misfit("FlexAttention needs three operands of rank 4")
     root = _root(op, q)
     result, kind = v.dtype, _precision(op, q.dtype)
-    k, v = _repeated(k, q), _repeated(v, q)
+    k, v = _repeat_heads(k, q), _repeat_heads(v, q)
     if not isinstance(root, float) or root != 1.0:  # both by the root, so that no product of 16-bit floats overflows
         q, k = q * root, k * root
-    scores = _modified(op, "score_mod", (q @ k.transpose(0, 1, 3, 2)).cast(kind), once)
+    scores = _apply_modifier(op, "score_mod", (q @ k.transpose(0, 1, 3, 2)).cast(kind), once)
     if scores is None:
         return ()
-    weights = _modified(op, "prob_mod", scores.softmax(-1), once)
+    weights = _apply_modifier(op, "prob_mod", scores.softmax(-1), once)
     return () if weights is None else [(weights @ v.cast(kind)).cast(result).value]
 
 
@@ -65,7 +65,7 @@ def _precision(op: SourceOp, dtype: DType) -> DType:
     return kind
 
 
-def _repeated(x: Tensor, q: Tensor) -> Tensor:
+def _repeat_heads(x: Tensor, q: Tensor) -> Tensor:
     """Keys or values with as many heads as the queries have."""
     if x.shape[1] is q.shape[1]:
         return x
@@ -77,7 +77,7 @@ def _repeated(x: Tensor, q: Tensor) -> Tensor:
     return wide.reshape(batch, heads, length, depth)
 
 
-def _modified(op: SourceOp, name: str, x: Tensor, once: Once) -> Tensor | None:
+def _apply_modifier(op: SourceOp, name: str, x: Tensor, once: Once) -> Tensor | None:
     """A tensor after the graph of an attribute, if there is one; None when the graph could not be imported."""
     graph = op.attributes.get(name)
     if graph is None:

@@ -100,18 +100,18 @@ def read_json(document: Any, file: str, folder: Path | None) -> SourceModel:
     graph = SourceGraph(document.get("name", ""))
     faults: list[Misfit] = []
     for name, spec in document["inputs"].items():
-        with _gathered(faults):
+        with _gather_faults(faults):
             _check_dims(spec["shape"], f"inputs.{name}.shape")
         graph.inputs.append((name, TypeDecl(DTYPES[spec["dtype"]], tuple(spec["shape"]))))
     for name, spec in document.get("weights", {}).items():
         if name in document["inputs"]:
             faults.append(Misfit(f"weights.{name}: there is an input of this name"))
-        with _gathered(faults):
+        with _gather_faults(faults):
             graph.constants[name] = _tensor(spec, f"weights.{name}", folder)
     for k, spec in enumerate(document["nodes"]):
         where, attributes = f"nodes[{k}]", {}
         for name, value in spec.get("attributes", {}).items():
-            with _gathered(faults):
+            with _gather_faults(faults):
                 attributes[name] = _attribute(value, f"{where}.attributes.{name}", folder)
         domain = spec.get("domain", "")
         domain = "" if domain == "ai.onnx" else domain
@@ -124,7 +124,7 @@ def read_json(document: Any, file: str, folder: Path | None) -> SourceModel:
 
 
 @contextlib.contextmanager
-def _gathered(faults: list[Misfit]) -> Iterator[None]:
+def _gather_faults(faults: list[Misfit]) -> Iterator[None]:
     """What is wrong inside joins the others, so that all of it is told at once."""
     try:
         yield
@@ -162,7 +162,7 @@ def _tensor(spec: Mapping[str, Any], path: str, folder: Path | None) -> Array | 
         raise Misfit(f"{path} needs either data or file")
     try:
         count = checked_size(shape)
-        array = _stored(spec["file"], folder, max(count * dtype.numpy.itemsize, SLACK)) if "file" in spec else None
+        array = _load_array(spec["file"], folder, max(count * dtype.numpy.itemsize, SLACK)) if "file" in spec else None
     except Misfit as e:
         raise Misfit(f"{path}: {e.message}", e.remedy) from e
     if array is not None:
@@ -184,7 +184,7 @@ def _tensor(spec: Mapping[str, Any], path: str, folder: Path | None) -> Array | 
     return given.astype(dtype.numpy).reshape(shape)
 
 
-def _stored(name: str, folder: Path | None, most: int) -> Array:
+def _load_array(name: str, folder: Path | None, most: int) -> Array:
     """The array of a .npy file."""
     path = locate(folder, name)
     try:

@@ -57,14 +57,14 @@ def _binary(data: memoryview) -> memoryview:
         except (json_format.ParseError, UnicodeDecodeError, RecursionError, DecodeError) as e:
             raise Misfit(f"not an ONNX model in JSON: {e}") from e
     if head.startswith((b"<", b"//", b"#")):
-        return memoryview(_parsed(bytes(data)).SerializeToString())
+        return memoryview(_parse_text(bytes(data)).SerializeToString())
     return data
 
 
 _BRACKETS = re.compile(rb'"(?:\\.|[^"\\])*"|#[^\n]*|([({[])|([)}\]])', re.DOTALL)  # what is not in texts and comments
 
 
-def _parsed(text: bytes) -> ModelProto:
+def _parse_text(text: bytes) -> ModelProto:
     """A model in text form. ONNX's parser calls itself for each bracket within another, until the stack ends."""
     depth = 0
     for found in _BRACKETS.finditer(text):
@@ -182,15 +182,15 @@ class _Reader:
 
 def read_function(proto: FunctionProto) -> SourceFunction:
     """A function that is not part of a model: the body by which ONNX defines an operator."""
-    return _detached().function(proto)
+    return _detached_reader().function(proto)
 
 
 def read_attribute(proto: AttributeProto) -> Any:
     """The value of an attribute that is not part of a model."""
-    return _detached().attribute(proto)
+    return _detached_reader().attribute(proto)
 
 
-def _detached() -> _Reader:
+def _detached_reader() -> _Reader:
     return _Reader("", memoryview(b""), Folder(None))
 
 

@@ -68,11 +68,11 @@ class Tensors:
         elif t.HasField("raw_data"):
             data = memoryview(t.raw_data)
         else:
-            return _typed(t, shape)
+            return _read_typed_field(t, shape)
         if len(data) != count:
             raise Misfit(f"{dtype.name}{list(shape)} takes {count} bytes, and {len(data)} are given")
         if dtype.bits < 8:
-            return _unpacked(np.frombuffer(data, np.uint8), dtype, size).reshape(shape)
+            return _unpack_bits(np.frombuffer(data, np.uint8), dtype, size).reshape(shape)
         by_numpy = dtype.numpy.isbuiltin == 1  # types of ml_dtypes have no order of bytes
         array = np.frombuffer(data, dtype.numpy.newbyteorder("<") if by_numpy else dtype.numpy).reshape(shape)
         return array if array.dtype.isnative else array.astype(dtype.numpy)
@@ -133,7 +133,7 @@ def _flat(places: Array, values: Array, shape: tuple[int, ...]) -> Array:
     return np.ravel_multi_index(tuple(columns.T), tuple(sizes)) if len(sizes) else np.zeros(len(values), np.int64)
 
 
-def _unpacked(packed: Array, dtype: DType, size: int) -> Array:
+def _unpack_bits(packed: Array, dtype: DType, size: int) -> Array:
     """Elements of fewer than 8 bits, of which a byte holds some, the first in its lowest bits."""
     shifts = np.arange(0, 8, dtype.bits, dtype=np.uint8)
     codes = (packed[:, None] >> shifts) & np.uint8(2**dtype.bits - 1)
@@ -152,7 +152,7 @@ def _strings(t: TensorProto, shape: tuple[int, ...], size: int) -> Array:
     return array.reshape(shape)
 
 
-def _typed(t: TensorProto, shape: tuple[int, ...]) -> Array:
+def _read_typed_field(t: TensorProto, shape: tuple[int, ...]) -> Array:
     """A tensor whose elements stand in a typed field, such as float_data."""
     try:
         array: Array = numpy_helper.to_array(t)

@@ -46,7 +46,7 @@ def input_shapes(inputs: Mapping[str, TypeDecl], pins: Pins, file: str, loose: I
     for name, t in inputs.items():
         dims = t.dims if t.dims is not None else (None,) * len(pins[name]) if name in pins else None
         if dims is not None:
-            shapes[name] = tuple(_named(d, f"{name}_{k}", taken) for k, d in enumerate(dims))
+            shapes[name] = tuple(_name_dim(d, f"{name}_{k}", taken) for k, d in enumerate(dims))
     known: dict[Expr, Expr] = {}
     for name, wanted in pins.items():
         if len(wanted) != len(shapes[name]):
@@ -60,7 +60,7 @@ def input_shapes(inputs: Mapping[str, TypeDecl], pins: Pins, file: str, loose: I
     return {name: tuple(substitute(substitute(d, known), free) for d in shape) for name, shape in shapes.items()}
 
 
-def _named(declared: int | str | None, wish: str, taken: set[str]) -> Expr:
+def _name_dim(declared: int | str | None, wish: str, taken: set[str]) -> Expr:
     e = dimension(declared)
     if e is not None:
         return e

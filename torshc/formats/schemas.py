@@ -276,7 +276,7 @@ def _in_context(schema: Any, op: SourceOp, version: int, operands: Sequence[Valu
         if not _is_empty(v)
     }
     node = helper.make_node(op.op_type, op.inputs, op.outputs, domain=op.domain, **attributes)
-    types = [_stated(v) for v in operands]
+    types = [_state_type(v) for v in operands]
     channels = types[0].tensor_type.shape.dim[1:2] if types else []
     depthwise = op.op_type == "CausalConvWithState" and any(not d.HasField("dim_value") for d in channels)
     if depthwise:  # its function states the channels as a number of groups
@@ -300,7 +300,7 @@ def _in_context(schema: Any, op: SourceOp, version: int, operands: Sequence[Valu
     return proto
 
 
-def _stated(v: Value | None) -> onnx.TypeProto:
+def _state_type(v: Value | None) -> onnx.TypeProto:
     """The type of an operand as onnx writes it."""
     if v is None:
         return onnx.TypeProto()

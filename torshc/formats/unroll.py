@@ -78,7 +78,7 @@ def unroll(op: SourceOp, version: int, operands: Sequence[Value | None], once: O
     if op.op_type == "Loop":
         return _loop(op, body, list(operands), once, b)
     if version < 9:
-        return _batched(op, body, list(operands), once, b)
+        return _unroll_batched_scan(op, body, list(operands), once, b)
     return _scan(op, body, list(operands), once, b)
 
 
@@ -148,7 +148,9 @@ def _loop(op: SourceOp, body: SourceGraph, operands: list[Value | None], once: O
     return [*current, *(_stack(b, list(parts), 0) for parts in zip(*rows, strict=True))]
 
 
-def _batched(op: SourceOp, body: SourceGraph, operands: list[Value | None], once: Once, b: Builder) -> Results:
+def _unroll_batched_scan(
+    op: SourceOp, body: SourceGraph, operands: list[Value | None], once: Once, b: Builder
+) -> Results:
     """Scan of opset 8, whose operands have a batch as their first dimension: a Scan for each member of it."""
     lengths, *values = operands
     batch = as_int(values[0].shape[0]) if values and values[0] is not None and values[0].shape else None

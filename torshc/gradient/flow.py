@@ -49,7 +49,7 @@ def _loop_gradient(op: Looping, at: Backward) -> list[Tensor | None]:
     """
     b, node, entries = at.outputs[0].builder, _node(at), op.body.inputs[2:]
     _require_known_sizes(node)
-    stored, turns = _stored(b, node, _read_states(op))
+    stored, turns = _store_states(b, node, _read_states(op))
     count = _first_size(b, next(iter(stored.values()), node.outputs[-1]))
     moving = [k for k, v in enumerate(entries) if v.dtype.is_float]
     captured = {at.operand(k).value: k for k in range(2 + op.states, len(at.inputs)) if at.wants(k)}
@@ -119,7 +119,7 @@ def _read_states(op: Looping) -> list[Value]:
     return states
 
 
-def _stored(b: Builder, node: Node, states: Sequence[Value]) -> tuple[dict[Value, Value], Expr]:
+def _store_states(b: Builder, node: Node, states: Sequence[Value]) -> tuple[dict[Value, Value], Expr]:
     """Each state with its values at the beginnings of the rounds, which the loop stacks; and how many rounds there are.
 
     A loop without any other stacked result stores a state that is not read, so that its rounds are counted.
@@ -177,14 +177,14 @@ def _copy(b: Builder, nodes: Sequence[Node], now: dict[Value, Value]) -> None:
         else:
             op = node.op
             if isinstance(op, Branching):
-                op = Branching(then=_copied(b.graph, op.then, now), other=_copied(b.graph, op.other, now))
+                op = Branching(then=_copy_body(b.graph, op.then, now), other=_copy_body(b.graph, op.other, now))
             if isinstance(op, Looping):
-                op = replace(op, body=_copied(b.graph, op.body, now))
+                op = replace(op, body=_copy_body(b.graph, op.body, now))
             made = b.host_op(op, inputs, [v.type.partial for v in node.outputs], node.name)
         now.update(zip(node.outputs, made, strict=True))
 
 
-def _copied(around: Graph, body: Graph, now: dict[Value, Value]) -> Graph:
+def _copy_body(around: Graph, body: Graph, now: dict[Value, Value]) -> Graph:
     copy = Builder(around.child())
     copy.graph.declare_inputs([copy.graph.new_runtime_value(v.type.partial) for v in body.inputs])
     now.update(zip(body.inputs, copy.graph.inputs, strict=True))

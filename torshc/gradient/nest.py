@@ -103,7 +103,7 @@ def _loops_gradient(op: Loops, at: Backward) -> list[Tensor | None]:
         k = _number(e)
         landing = _landing(operands[k], e.args, (*op.axes, *op.inner))
         key = k, landing.found
-        found[key] = _landed(builder, landing, cast(slope, e.dtype), [*operands, g], found.get(key))
+        found[key] = _land_changes(builder, landing, cast(slope, e.dtype), [*operands, g], found.get(key))
     gradients: list[Tensor | None] = [None] * len(operands)
     for (k, places), made in found.items():
         x = operands[k]
@@ -162,11 +162,11 @@ def _axes_in(e: Expr) -> Iterable[Expr]:
     return (a for a in locals_of(e) if a.op == "axis")
 
 
-def _landed(builder: Builder, to: _Landing, slope: Expr, operands: list[Tensor], onto: Tensor | None) -> Tensor:
+def _land_changes(builder: Builder, to: _Landing, slope: Expr, operands: list[Tensor], onto: Tensor | None) -> Tensor:
     """The changes added at their places: dimensions with computed indices as one in front, then the others."""
     x = to.x
     if not to.found:
-        made = _computed(builder, slope, to.own, to.rest, x.dtype, operands)
+        made = _compute_nest(builder, slope, to.own, to.rest, x.dtype, operands)
         return made if onto is None else onto + made
     sizes = tuple(x.shape[k] for k in to.found)
     place = const(0)
@@ -175,14 +175,14 @@ def _landed(builder: Builder, to: _Landing, slope: Expr, operands: list[Tensor],
         place = place * size + max_of(min_of(to.index[k], size - 1), 0)
     turns = product(a.args[0] for a in to.spread)
     kept = tuple(a.args[0] for a in to.own)
-    places = _computed(builder, place, to.spread, (), I64, operands).reshape(turns, 1)
-    updates = _computed(builder, slope, (*to.spread, *to.own), to.rest, x.dtype, operands).reshape(turns, *kept)
+    places = _compute_nest(builder, place, to.spread, (), I64, operands).reshape(turns, 1)
+    updates = _compute_nest(builder, slope, (*to.spread, *to.own), to.rest, x.dtype, operands).reshape(turns, *kept)
     if onto is None:
         onto = x.constant(0.0).expand(product(sizes), *kept)
     return Tensor(builder, builder.one(ScatterND("add"), onto.value, places.value, updates.value))
 
 
-def _computed(
+def _compute_nest(
     builder: Builder, of: Expr, axes: tuple[Expr, ...], inner: tuple[Expr, ...], to: DType, operands: list[Tensor]
 ) -> Tensor:
     """An expression of those operands that it reads, for each turn of the axes, summed over the inner ones."""

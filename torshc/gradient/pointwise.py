@@ -20,7 +20,7 @@ def pointwise_gradients(op: Pointwise, at: Backward) -> list[Tensor | None]:
     xs = [_element(k, x, at.wants(k)) for k, x in enumerate(operands)]
     g = at.gradient
     change = argument(len(xs), compute(g.dtype))
-    stated = _stated(op, cast(change, xs[0].dtype), xs)
+    stated = _find_slopes(op, cast(change, xs[0].dtype), xs)
     found: list[Tensor | None] = []
     for k, x in enumerate(operands):
         if not at.wants(k):
@@ -30,11 +30,11 @@ def pointwise_gradients(op: Pointwise, at: Backward) -> list[Tensor | None]:
             slope = stated[k] if stated is not None else tangent(op.expression(*xs), {xs[k]: cast(change, xs[k].dtype)})
         except NoDerivative as e:
             raise NoGradient(f"the function {e} has no derivative") from e
-        found.append(None if slope is None else _computed(cast(slope, xs[k].dtype), xs, change, operands, g, x))
+        found.append(None if slope is None else _compute_gradient(cast(slope, xs[k].dtype), xs, change, operands, g, x))
     return found
 
 
-def _stated(op: Pointwise, change: Expr, xs: list[Expr]) -> list[Expr] | None:
+def _find_slopes(op: Pointwise, change: Expr, xs: list[Expr]) -> list[Expr] | None:
     rule = next((SLOPES[kind] for kind in type(op).__mro__ if kind in SLOPES), None)
     if rule is None:
         return None
@@ -50,7 +50,9 @@ def _element(k: int, x: Tensor, wanted: bool) -> Expr:
     return argument(k, compute(x.dtype))
 
 
-def _computed(slope: Expr, xs: list[Expr], change: Expr, operands: list[Tensor], g: Tensor, x: Tensor) -> Tensor:
+def _compute_gradient(
+    slope: Expr, xs: list[Expr], change: Expr, operands: list[Tensor], g: Tensor, x: Tensor
+) -> Tensor:
     """The gradient of x from its expression over arguments, which are numbered anew."""
     used = set(walk(slope))
     reads = [(change, g), *((e, v) for e, v in zip(xs, operands, strict=True) if e in used)]

@@ -220,13 +220,13 @@ def _of_user(op: Custom, at: Backward) -> Gradients:
 def _rule_of(op: Op) -> Rule | None:
     if isinstance(op, Custom) and type(op).__gradient__ is not None:
         return _of_user
-    found = _stated(RULES, op)
+    found = _look_up(RULES, op)
     return pointwise_gradients if found is None and isinstance(op, Pointwise) else found
 
 
 def _parts_of(builder: Builder, node: Node) -> list[Value] | None:
     """What a node computes, made of other operators; None where nothing says so."""
-    parts = _stated(PARTS, node.op)
+    parts = _look_up(PARTS, node.op)
     if parts is None:
         made = node.op.decompose(builder, node.inputs)
         return nest_parts(builder, node) if made is None else made
@@ -234,5 +234,5 @@ def _parts_of(builder: Builder, node: Node) -> list[Value] | None:
     return [t.value for t in ([given] if isinstance(given, Tensor) else given)]
 
 
-def _stated(table: Mapping[type[Op], T], op: Op) -> T | None:
+def _look_up(table: Mapping[type[Op], T], op: Op) -> T | None:
     return next((table[kind] for kind in type(op).__mro__ if kind in table), None)

@@ -99,10 +99,10 @@ class _Trace:
         if v.count is not None:
             return (v.count,)
         if v not in self.found:
-            self.found[v] = self._computed(v) or self._unknowns(v)
+            self.found[v] = self._compute_elements(v) or self._unknowns(v)
         return self.found[v]
 
-    def _computed(self, v: Value) -> tuple[Expr, ...] | None:
+    def _compute_elements(self, v: Value) -> tuple[Expr, ...] | None:
         if v.producer is None or self.depth == _DEPTH:
             return None
         self.depth += 1

@@ -31,11 +31,11 @@ def graph_text(graph: Graph, renumber: bool = True, names: bool = True) -> str:
     printer = _Printer(renumber)
     lines = []
     for v in graph.inputs:
-        lines.append(f"in   {printer.value(v)} {v.type!r}{_quoted(v.name) if names else ''}")
+        lines.append(f"in   {printer.value(v)} {v.type!r}{_quote_name(v.name) if names else ''}")
     for node in graph.nodes:
         lines.append(printer.node(node) + (_comment(node.name) if names else ""))
     for v, name in zip(graph.outputs, graph.output_names, strict=False):
-        lines.append(f"out  {printer.value(v)}{_quoted(name) if names else ''}")
+        lines.append(f"out  {printer.value(v)}{_quote_name(name) if names else ''}")
     return "\n".join(lines) + "\n"
 
 
@@ -88,7 +88,7 @@ def _number(array: Any) -> str:
     return json.dumps(_scalar(array.reshape(-1)[0]))
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return " " + json.dumps(name) if name else ""
 
 

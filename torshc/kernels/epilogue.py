@@ -51,12 +51,12 @@ def lower_epilogue(
     pairs = [(o, group.alias.get(o, o)) for o in group.outputs]
     for _, inner in pairs:
         if inner not in place:  # computed beside the anchor, and needed in memory too
-            place[inner] = _beside(inner, place)
+            place[inner] = _index_beside(inner, place)
             inliner.known[inner] = inliner.at(inner, place[inner])
     return [buffers.store(o, place[i], buffers.resolve(inliner.known[i])) for o, i in pairs]
 
 
-def _beside(value: Value, place: Mapping[Value, Index]) -> Index:
+def _index_beside(value: Value, place: Mapping[Value, Index]) -> Index:
     """The index of a value that the anchor does not reach, from one of equal shape that it does."""
     index = next((i for v, i in place.items() if v.shape == value.shape), None)
     if index is None:

@@ -469,9 +469,9 @@ def _keep(
     pending = [list(x) for x in levels]
     count = 0
     for k, accumulators in enumerate(pending):
-        here = _computed([a.term for a in accumulators])
+        here = _find_computed([a.term for a in accumulators])
         later = [a.term for x in pending[k + 1 :] for a in x] + [s.value for s in element]
-        found = [x for x in _shared(later, here, keep_cost) if any(contains(x, r) for r in reduce)]
+        found = [x for x in _find_shared(later, here, keep_cost) if any(contains(x, r) for r in reduce)]
         mapping = {x: load(f"row{count + n}", (position,), x.dtype) for n, x in enumerate(found)}
         stages.append(Stage(tuple(accumulators), tuple(Keep(count + n, x) for n, x in enumerate(found))))
         count += len(found)
@@ -482,7 +482,7 @@ def _keep(
     return stages, element, count
 
 
-def _computed(roots: list[Expr]) -> set[Expr]:
+def _find_computed(roots: list[Expr]) -> set[Expr]:
     """What is computed at each place: nothing that a choice by place may leave out, as it may lie outside of memory."""
     pending, seen = list(roots), set[Expr]()
     while pending:
@@ -494,7 +494,7 @@ def _computed(roots: list[Expr]) -> set[Expr]:
     return seen
 
 
-def _shared(roots: list[Expr], here: set[Expr], keep_cost: int) -> list[Expr]:
+def _find_shared(roots: list[Expr], here: set[Expr], keep_cost: int) -> list[Expr]:
     """Topmost f32 sub-expressions of the roots that are in `here` and are expensive enough."""
     out: dict[Expr, None] = {}
     pending, seen = list(roots), set()

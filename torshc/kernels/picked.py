@@ -136,7 +136,7 @@ class _Picker:
         """The rows; None where nothing is picked, or results do not lie side by side."""
         if not self.parts or any(self.steps.of(s.offset) != 1 for s in self.stores):
             return None
-        kept, registers = self._kept()
+        kept, registers = self._choose_kept_rows()
         picks: dict[Expr, Pick] = {}
         values = [self._in_registers(rebuild(s.value, registers.get), picks) for s in self.stores]
         stores = tuple(Store(s.buffer, s.offset, v) for s, v in zip(self.stores, values, strict=True))
@@ -153,7 +153,7 @@ class _Picker:
         fits = locals_of(table) == {self.lane} and (_divides(table) or _wraps(table))
         return (from_poly(start), table) if fits else None
 
-    def _kept(self) -> tuple[tuple[Kept, ...], dict[Expr, Expr]]:
+    def _choose_kept_rows(self) -> tuple[tuple[Kept, ...], dict[Expr, Expr]]:
         """Rows worth keeping, and the registers that stand for them in the stores."""
         found: dict[Expr, dict[tuple[Expr, ...], list[Expr]]] = {}
         for e in self._same_in_rows():

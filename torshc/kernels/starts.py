@@ -32,7 +32,7 @@ def with_starts(kernel: Kernel, step: int) -> Kernel:
     for x in walk(*kernel.expressions()):
         if x.op == "load" and x.data in starts:
             known[x] = load(x.data, (rebuild(x.args[0], known.get) - starts[x.data],), x.dtype)
-    changed = {name: _moved(getattr(kernel, name), starts, known) for name in text_fields(kernel)}
+    changed = {name: _move_to_starts(getattr(kernel, name), starts, known) for name in text_fields(kernel)}
     buffers = tuple(dataclasses.replace(b, start=starts.get(k, 0)) for k, b in enumerate(kernel.buffers))
     return dataclasses.replace(kernel, buffers=buffers, **changed)
 
@@ -68,7 +68,7 @@ def _start(buffer: Buffer, least: int, step: int) -> int:
     return least * buffer.dtype.size // step * step // buffer.dtype.size
 
 
-def _moved(item: Any, starts: Mapping[int, int], known: Mapping[Expr, Expr]) -> Any:
+def _move_to_starts(item: Any, starts: Mapping[int, int], known: Mapping[Expr, Expr]) -> Any:
     """The same with other loads, and with stores that count from the starts."""
     if isinstance(item, Expr):
         return rebuild(item, known.get)
@@ -76,8 +76,8 @@ def _moved(item: Any, starts: Mapping[int, int], known: Mapping[Expr, Expr]) -> 
         offset = rebuild(item.offset, known.get) - starts.get(item.buffer, 0)
         return Store(item.buffer, offset, rebuild(item.value, known.get))
     if isinstance(item, list | tuple):
-        return type(item)(_moved(x, starts, known) for x in item)
+        return type(item)(_move_to_starts(x, starts, known) for x in item)
     if dataclasses.is_dataclass(item) and not isinstance(item, type) and expressions_in(item):
         names = (f.name for f in dataclasses.fields(item))
-        return dataclasses.replace(item, **{n: _moved(getattr(item, n), starts, known) for n in names})
+        return dataclasses.replace(item, **{n: _move_to_starts(getattr(item, n), starts, known) for n in names})
     return item

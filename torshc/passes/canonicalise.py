@@ -57,7 +57,7 @@ def _maker(value: Value | None, kind: type) -> Node | None:
     return node if node is not None and isinstance(node.op, kind) else None
 
 
-def _unchanged(site: Site) -> Patch | None:
+def _drop_no_op(site: Site) -> Patch | None:
     """A view, cast or copy whose result is its operand."""
     x, y = site.node.operands[0], site.node.output
     if x.type != y.type or x.layout != y.layout or len(site.node.outputs) > 1:
@@ -199,10 +199,10 @@ def _concat(site: Site) -> Patch | None:
     if not parts or parts == list(site.node.operands) or (len(parts) > len(site.node.operands) and too_wide(parts)):
         return None
     # A dimension of the result may have been known from an operand that is left out.
-    return site.replace(_shaped(site, site.builder.one(op, *parts) if len(parts) > 1 else parts[0]))
+    return site.replace(_reshape_like(site, site.builder.one(op, *parts) if len(parts) > 1 else parts[0]))
 
 
-def _shaped(site: Site, x: Value) -> Value:
+def _reshape_like(site: Site, x: Value) -> Value:
     """A value with the elements of the node's result, and with its dimensions."""
     return x if x.type == site.node.output.type else site.builder.one(Reshape(site.node.output.shape), x)
 
@@ -289,7 +289,7 @@ def _gather(site: Site) -> Patch | None:
     return site.replace(b.one(Expand(site.node.output.shape), b.one(site.node.op, data, source)))
 
 
-def _taken(site: Site) -> Patch | None:
+def _slice_gather(site: Site) -> Patch | None:
     """A Gather at constant indices that step evenly, and are surely in range, is a view: a Slice, reshaped."""
     op, (data, indices) = site.node.op, site.node.operands
     assert isinstance(op, Gather)
@@ -306,7 +306,7 @@ def _taken(site: Site) -> Patch | None:
     starts, sizes, steps = [const(0)] * data.type.rank, list(data.shape), [1] * data.type.rank
     starts[axis], sizes[axis], steps[axis] = first, const(numbers.size), step
     part = site.builder.one(Slice(tuple(starts), tuple(sizes), tuple(steps)), data)
-    return site.replace(_shaped(site, part))
+    return site.replace(_reshape_like(site, part))
 
 
 def _reduce(site: Site) -> Patch | None:
@@ -317,7 +317,7 @@ def _reduce(site: Site) -> Patch | None:
         return None
     if any(as_int(x.shape[a]) != 1 for a in op.axes):
         return None
-    return site.replace(_shaped(site, x))
+    return site.replace(_reshape_like(site, x))
 
 
 def _where(site: Site) -> Patch | None:
@@ -336,7 +336,7 @@ def _where(site: Site) -> Patch | None:
 
 
 _RULES: list[tuple[type | tuple[type, ...], Callable[[Site], Patch | None]]] = [
-    (object, _unchanged),
+    (object, _drop_no_op),
     (Dropout, _dropout),
     (Reshape, _reshape),
     (MatMul, _product),
@@ -346,7 +346,7 @@ _RULES: list[tuple[type | tuple[type, ...], Callable[[Site], Patch | None]]] = [
     (Concat, _concat),
     (Expand, _expand),
     (Gather, _gather),
-    (Gather, _taken),
+    (Gather, _slice_gather),
     (Reduce, _reduce),
     (Pointwise, _sum),
     (Pointwise, _subtract),

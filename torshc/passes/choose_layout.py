@@ -153,13 +153,13 @@ def _most(node: Node) -> bool:
     return 2 * sum(v.layout is not None for v in node.operands) > len(node.operands)
 
 
-def _kept(node: Node) -> bool:
+def _keeps_layout(node: Node) -> bool:
     return _first(node) and bool(getattr(node.op, "keepdims", False))
 
 
 _RULES: list[tuple[type | tuple[type, ...], Callable[[Node], bool]]] = [
     (Pointwise, _full_operand),
     (Concat, _most),
-    (Reduce, _kept),
+    (Reduce, _keeps_layout),
     ((Pool, LRN, Pad, Slice, Split), _first),
 ]

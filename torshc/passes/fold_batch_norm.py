@@ -79,13 +79,15 @@ def _into_convolution(site: Site, conv: Node, c: Array) -> Patch | None:
         shift = vector.astype(w.const.dtype) if shift is None else _combine(np.add, shift, vector)
     else:
         function = np.multiply if site.node.op.name == "Mul" else np.divide
-        weights = site.graph.constant(_scaled(function, w.const, vector, group, conv.op.family == "conv"), w.name)
+        weights = site.graph.constant(
+            _scale_channels(function, w.const, vector, group, conv.op.family == "conv"), w.name
+        )
         shift = None if shift is None else _combine(function, shift, vector)
     operands = (x, weights) if shift is None else (x, weights, site.graph.constant(np.ascontiguousarray(shift)))
     return site.replace(site.builder.add(conv.op, operands, conv.name)[0])
 
 
-def _scaled(function: Any, w: Array, vector: Array, group: int, forward: bool) -> Array:
+def _scale_channels(function: Any, w: Array, vector: Array, group: int, forward: bool) -> Array:
     """Weights with a factor for each output channel: dimension 0, or group and dimension 1 when transposed."""
     if forward:
         out: Array = function(w, vector.reshape(-1, *(1,) * (w.ndim - 1)).astype(w.dtype))

@@ -122,7 +122,7 @@ class _Halves:
     def _make(self, value: Value) -> dict[Value, Value]:
         node = value.producer
         if value.const is not None:
-            return {value: self.graph.constant(_rounded(value.const, self.dtype), value.name)}
+            return {value: self.graph.constant(_round_to_half(value.const, self.dtype), value.name)}
         if node is None:
             return {value: self._builder("").one(Cast(to=self.dtype), value)}
         if isinstance(node.op, Cast) and node.operands[0].dtype is self.dtype:
@@ -163,7 +163,7 @@ def _chooses(node: Node) -> bool:
     return node.op.family == "view" or (isinstance(node.op, MaxPool) and len(node.outputs) == 1)
 
 
-def _rounded(array: Array, dtype: DType) -> Array:
+def _round_to_half(array: Array, dtype: DType) -> Array:
     """A constant as halves, its finite elements finite: a mask of -3.4e38 must not become -inf, as -inf * 0 is NaN."""
     with np.errstate(over="ignore"):
         halves = array.astype(dtype.numpy)

@@ -108,7 +108,7 @@ def _convolution(site: Site, op: Conv, x: _Bytes, w: _Bytes) -> Patch | None:
     slid = Window(op.strides, op.pads, op.dilations)
     zeros = _parameter(b, x.zero, 0), _parameter(b, w.zero, tail + 1)
     total = integer_conv(Tensor(b, x.value), zeros[0], Tensor(b, weights), zeros[1], slid, op.group, floats=False)
-    return site.replace(_scaled(site, total, x.scale, w.scale, (*site.node.inputs, None)[2], tail))
+    return site.replace(_scale_total(site, total, x.scale, w.scale, (*site.node.inputs, None)[2], tail))
 
 
 def _matrices(site: Site, x: _Bytes, w: _Bytes) -> Patch | None:
@@ -131,7 +131,7 @@ def _matrices(site: Site, x: _Bytes, w: _Bytes) -> Patch | None:
         return None
     x_zero, w_zero = (_parameter(b, v.zero, 0) for v in (x, w))
     total = integer_matmul(Tensor(b, left), x_zero, Tensor(b, weights), w_zero)
-    return site.replace(_scaled(site, total, x.scale, w.scale, bias, 0))
+    return site.replace(_scale_total(site, total, x.scale, w.scale, bias, 0))
 
 
 def _parameter(b: Builder, zero: Value | None, tail: int) -> Tensor | None:
@@ -143,7 +143,7 @@ def _fits(terms: int) -> bool:
     return terms * _TERM < _LIMIT // 2
 
 
-def _scaled(site: Site, total: Tensor, x_scale: Value, w_scale: Value, bias: Value | None, tail: int) -> Value:
+def _scale_total(site: Site, total: Tensor, x_scale: Value, w_scale: Value, bias: Value | None, tail: int) -> Value:
     """total * (x_scale * w_scale) + bias; a bias of integers in these units joins the sum.
 
     Args:
@@ -191,7 +191,7 @@ def _requantise(site: Site) -> Patch | None:
         return None
     if not 1e-30 < float(scale.const.reshape(())) < 1e30 or node.op.division is not F32:
         return None
-    moved = _moved(site, x, scale, zero)
+    moved = _move_bytes(site, x, scale, zero)
     if moved is not None:
         return site.replace(moved)
     out = _scaled_sum(site, x, scale.const) or _by_factor(site, x, scale.const)
@@ -233,7 +233,7 @@ def _by_factor(site: Site, x: Value, scale: Array) -> Value | None:
     return (Tensor(site.builder, x) * Tensor(site.builder, factor)).value
 
 
-def _moved(site: Site, x: Value, scale: Value, zero: Value | None) -> Value | None:
+def _move_bytes(site: Site, x: Value, scale: Value, zero: Value | None) -> Value | None:
     """The bytes behind a chain of moves, moved; None when they were scaled otherwise."""
     chain: list[Node] = []
     while x.producer is not None and _moves(x.producer):

@@ -58,7 +58,7 @@ def join_cache(graph: Graph, options: CompileOptions, *, features: Features) -> 
             rewriter.keep(node)
             continue
         changed = True
-        results = _joined(rewriter.builder(node.name), node, grown, users)
+        results = _join_nodes(rewriter.builder(node.name), node, grown, users)
         for old, new in zip((node.output, *(g.whole for g in grown)), results, strict=True):
             rewriter.replace(old, new)
     rewriter.finish()
@@ -115,7 +115,9 @@ def _cache(graph: Graph, x: Value) -> _Grown | None:
     return _Grown(past, new, at, x)
 
 
-def _joined(b: Builder, node: Node, grown: tuple[_Grown, _Grown], users: Mapping[Value, Sequence[Node]]) -> list[Value]:
+def _join_nodes(
+    b: Builder, node: Node, grown: tuple[_Grown, _Grown], users: Mapping[Value, Sequence[Node]]
+) -> list[Value]:
     """The result of the attention, and both caches."""
     keys, values = grown
     assert isinstance(node.op, Attention)

@@ -74,7 +74,7 @@ def _gate(site: Site) -> Patch | None:
         if (as_int(other.shape[-1]) or 1) % HALF or not _fits(first.operands[0]):
             continue
         op = PairLayer(first.op.block, gate=act.op.name)
-        return site.replace(site.builder.one(op, first.operands[0], *_stacked(site.graph, [first, second])))
+        return site.replace(site.builder.one(op, first.operands[0], *_stack_weights(site.graph, [first, second])))
     return None
 
 
@@ -93,7 +93,7 @@ def _join(graph: Graph) -> bool:
     for node in rewriter:
         if node in first:
             b, group = rewriter.builder(node.name), first[node]
-            whole = b.one(node.op, node.operands[0], *_stacked(graph, group))
+            whole = b.one(node.op, node.operands[0], *_stack_weights(graph, group))
             parts = b.add(Split(-1, tuple(n.output.shape[-1] for n in group)), [whole])
             for n, part in zip(group, parts, strict=True):
                 rewriter.replace(n.output, part)
@@ -136,7 +136,7 @@ def _fits(x: Value) -> bool:
     return rows <= FEW and rows * -(-terms // STEP) * STEP * 2 <= ROWS
 
 
-def _stacked(graph: Graph, products: Sequence[Node]) -> list[Value]:
+def _stack_weights(graph: Graph, products: Sequence[Node]) -> list[Value]:
     """Weights and scales with the columns of all."""
     arrays = [[n.operands[k].const for n in products] for k in (1, 2)]
     return [graph.constant(np.concatenate([a for a in found if a is not None])) for found in arrays]

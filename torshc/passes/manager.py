@@ -270,7 +270,7 @@ class _Runner:
         if changed:
             sort(self.graph)
             self.verifier.check(self.graph, f"pass {step.name}")
-        seconds, operators = time.perf_counter() - start, self._recounted() if changed else {}
+        seconds, operators = time.perf_counter() - start, self._recount() if changed else {}
         record = PassRecord(step.name, changed, before, len(self.graph.nodes), seconds, operators)
         self.records.append(record)
         if changed:
@@ -279,7 +279,7 @@ class _Runner:
             self.observer(record, self.graph)
         return changed
 
-    def _recounted(self) -> dict[str, int]:
+    def _recount(self) -> dict[str, int]:
         """Count the nodes of each operator anew; what changed."""
         now = Counter(node.op.name for node in self.graph.nodes)
         changes = {name: now[name] - self.counts[name] for name in sorted({*now, *self.counts})}

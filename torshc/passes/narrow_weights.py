@@ -75,7 +75,7 @@ def _rule(site: Site, wanted: DType, above: int) -> Patch | None:
     if wanted is F16:
         if weights.shape[0] % SHARE or block % SHARE or weights.min() < -8 or weights.max() > 7:
             return None
-        arrays = _paired(weights.T), np.ascontiguousarray(scale.T)
+        arrays = _pair_nibbles(weights.T), np.ascontiguousarray(scale.T)
         out = b.one(PairMatMul(block=block), x, *(site.graph.constant(a, w.name) for a in arrays))
     else:
         out = b.one(BlockMatMul(block=block), x, site.graph.constant(weights, w.name), site.graph.constant(scale))
@@ -122,7 +122,7 @@ def _weights(w: Value, flipped: bool) -> tuple[Array, Array, int] | None:
     return np.ascontiguousarray(weights.astype(np.int8)), np.ascontiguousarray(scale), steps[0]
 
 
-def _paired(numbers: Array) -> Array:
+def _pair_nibbles(numbers: Array) -> Array:
     """Numbers of 4 bits as bytes of two, the first below, each with 8 added."""
     shifted = (numbers + 8).astype(np.uint8)
     return shifted[:, ::2] | shifted[:, 1::2] << 4

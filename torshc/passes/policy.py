@@ -46,10 +46,10 @@ class Policy:
             size: most nodes of a group, in place of what the rules say.
             files: the user's files.
         """
-        return cls._made(strategy, (), files, size)
+        return cls._make(strategy, (), files, size)
 
     @classmethod
-    def _made(cls, strategy: str, own: Iterable[FusionRule], files: Iterable[Path], size: int | None) -> Policy:
+    def _make(cls, strategy: str, own: Iterable[FusionRule], files: Iterable[Path], size: int | None) -> Policy:
         known = rules_of(files).fusion
         last = [FusionRule(RuleName("--max-fusion-size"), Limit(nodes=size))] if size is not None else []
         shipped = [r for r in known if not r.name.where]
@@ -102,4 +102,4 @@ def policy_of(options: CompileOptions, pipeline: Pipeline) -> Policy:
     where = f"{options.pipeline}" if options.pipeline is not None else ""
     name = RuleName(f"pipeline {pipeline.name}", where)
     own = [FusionRule(name, action) for action in (pipeline.limit, pipeline.recompute) if action is not None]
-    return Policy._made(options.fusion or pipeline.fusion, own, options.rules, options.max_fusion_size)
+    return Policy._make(options.fusion or pipeline.fusion, own, options.rules, options.max_fusion_size)

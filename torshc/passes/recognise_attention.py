@@ -103,15 +103,15 @@ def _patch(site: Site, found: Match) -> Patch | None:
     operands = (transposed, v) if causal or mask is None else (transposed, v, mask)
     try:
         if site.graph.loose:
-            new = b.one(op, *_stretched(site, q, transposed, scores), *operands[1:])
+            new = b.one(op, *_stretch_operands(site, q, transposed, scores), *operands[1:])
         else:
-            new = _grouped(site, op, q, k, v, operands[2:]) or b.one(op, q, *operands)
+            new = _group_heads(site, op, q, k, v, operands[2:]) or b.one(op, q, *operands)
     except ModelError:
         return None  # what the nodes broadcast, attention does not
     return site.replace(new) if new.type == site.node.output.type else None
 
 
-def _stretched(site: Site, q: Value, k: Value, scores: Value) -> tuple[Value, Value]:
+def _stretch_operands(site: Site, q: Value, k: Value, scores: Value) -> tuple[Value, Value]:
     """Queries and keys of as many points, rows and keys as the scores have, where their mask may have more of them."""
     *outer, keys = scores.shape
     wide = (*outer, q.shape[-1]), (*k.shape[:-2], keys, k.shape[-1])
@@ -152,7 +152,7 @@ def _is_causal(mask: Value, scores: Value) -> bool:
         return False
     if mask.type.static_shape is None:
         return _hides_future(mask)
-    known = _known(mask)
+    known = _compute_known(mask)
     if known is None:
         return False
     shape = known.shape[-2:]
@@ -176,7 +176,7 @@ def _hides_future(mask: Value) -> bool:
     return distance is row - key and numbers[0] == 0 and numbers[1] <= low
 
 
-def _known(value: Value, depth: int = _DEEP) -> Array | None:
+def _compute_known(value: Value, depth: int = _DEEP) -> Array | None:
     """What a value is if constants alone decide it, though none is kept of it: large masks are compared ranges."""
     node = value.producer
     if value.const is not None or node is None:
@@ -186,7 +186,7 @@ def _known(value: Value, depth: int = _DEEP) -> Array | None:
         return None
     if node.op.family != "pointwise" and node.op.name not in _MAKES_MASKS:
         return None
-    arrays = [None if v is None else _known(v, depth - 1) for v in node.inputs]
+    arrays = [None if v is None else _compute_known(v, depth - 1) for v in node.inputs]
     if any(a is None and v is not None for a, v in zip(arrays, node.inputs, strict=True)):
         return None
     try:
@@ -195,12 +195,12 @@ def _known(value: Value, depth: int = _DEEP) -> Array | None:
         return None
 
 
-def _grouped(site: Site, op: object, q: Value, k: Value, v: Value, mask: tuple[Value, ...]) -> Value | None:
+def _group_heads(site: Site, op: object, q: Value, k: Value, v: Value, mask: tuple[Value, ...]) -> Value | None:
     """Attention whose k and v are heads repeated by Expand: the groups become a dimension of their own.
 
     q[B, H, S, D] is seen as [B, G, H/G, S, D], k and v are [B, G, 1, T, D], so that nothing is repeated in memory.
     """
-    keys, values = _ungrouped(k, transposed=True), _ungrouped(v, transposed=False)
+    keys, values = _find_ungrouped(k, transposed=True), _find_ungrouped(v, transposed=False)
     if keys is None or values is None or keys.shape[:-2] != values.shape[:-2] or q.type.rank != 4:
         return None
     batch, groups, _, _, _ = keys.shape
@@ -216,7 +216,7 @@ def _grouped(site: Site, op: object, q: Value, k: Value, v: Value, mask: tuple[V
     return b.one(Reshape(site.node.output.shape), out)
 
 
-def _ungrouped(x: Value, transposed: bool) -> Value | None:
+def _find_ungrouped(x: Value, transposed: bool) -> Value | None:
     """u[B, G, 1, T, D] where x is Reshape(Expand(u, [B, G, R, T, D]), [B, G*R, T, D]), or the transpose of it."""
     if transposed:
         transpose = _made_by(x, Transpose)

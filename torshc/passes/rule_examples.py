@@ -131,10 +131,10 @@ def _input(graph: Graph, name: str, given: Any) -> Value:
 def _contents(graph: Graph, seed: int) -> dict[Value, Array]:
     generator = np.random.default_rng(seed)
     with np.errstate(all="ignore"):  # special values may not fit a narrow type
-        return {v: _drawn(v.dtype, v.type.static_shape or (), generator, bool(seed % 2)) for v in graph.inputs}
+        return {v: _draw_values(v.dtype, v.type.static_shape or (), generator, bool(seed % 2)) for v in graph.inputs}
 
 
-def _drawn(dtype: DType, shape: tuple[int, ...], generator: np.random.Generator, special: bool) -> Array:
+def _draw_values(dtype: DType, shape: tuple[int, ...], generator: np.random.Generator, special: bool) -> Array:
     if not dtype.is_float:
         return generator.integers(0, 2 if dtype.name == "bool" else 9, shape).astype(dtype.numpy)
     plain = generator.standard_normal(shape) * 2

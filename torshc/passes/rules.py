@@ -80,15 +80,15 @@ def rules_of(files: Iterable[Path]) -> Rules:
     Raises:
         ConfigError: with all that is wrong with the files.
     """
-    return _joined(tuple((f, _changed(f)) for f in files))
+    return _join_files(tuple((f, _time_of_change(f)) for f in files))
 
 
 def rewrites_of(files: Iterable[Path]) -> dict[type[Op], tuple[Rewrite, ...]]:
     """The rewrites of :func:`rules_of` by the outermost operator of their patterns."""
-    return _by_root(tuple((f, _changed(f)) for f in files))
+    return _by_root(tuple((f, _time_of_change(f)) for f in files))
 
 
-def _changed(file: Path) -> int:
+def _time_of_change(file: Path) -> int:
     """When the file last changed, so that what was read from an older one is not used."""
     try:
         return file.stat().st_mtime_ns
@@ -97,17 +97,17 @@ def _changed(file: Path) -> int:
 
 
 @cache
-def _joined(files: tuple[tuple[Path, int], ...]) -> Rules:
+def _join_files(files: tuple[tuple[Path, int], ...]) -> Rules:
     own = [read_rules(f, user=False) for f in (*resources.rule_files("rewrites"), *resources.rule_files("fusion"))]
     problems = Problems()
     for file, _ in files:
         with problems.gather():
-            own.append(_tried(read_rules(file)))
+            own.append(_try_examples(read_rules(file)))
     problems.settle()
     return Rules(tuple(r for x in own for r in x.rewrites), tuple(r for x in own for r in x.fusion))
 
 
-def _tried(rules: Rules) -> Rules:
+def _try_examples(rules: Rules) -> Rules:
     """Rules whose examples bear them out; those of torshc's own are tried by its tests."""
     problems = Problems()
     for rule in rules.rewrites:
@@ -121,7 +121,7 @@ def _tried(rules: Rules) -> Rules:
 @cache
 def _by_root(files: tuple[tuple[Path, int], ...]) -> dict[type[Op], tuple[Rewrite, ...]]:
     table: dict[type[Op], list[Rewrite]] = {}
-    for rule in _joined(files).rewrites:
+    for rule in _join_files(files).rewrites:
         for op in rule.match.ops:
             table.setdefault(op, []).append(rule)
     return {op: tuple(rules) for op, rules in table.items()}

@@ -61,7 +61,7 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
         else:
             if getattr(op, "out", ""):
                 op = dataclasses.replace(op, out="")  # type: ignore[call-arg]  # those with the field
-            inputs = [v if v is None or v.dtype not in _HALVES else _widened(v, site, made) for v in node.inputs]
+            inputs = [v if v is None or v.dtype not in _HALVES else _widen_value(v, site, made) for v in node.inputs]
         results = site.builder.add(op, inputs)
         return site.replace(
             *(
@@ -99,7 +99,7 @@ def _stays(node: Node, features: Features) -> bool:
     return bool(fits and wanted in features and depth >= SHALLOW and columns > 1)
 
 
-def _widened(v: Value, site: Site, made: dict[Value, Value]) -> Value:
+def _widen_value(v: Value, site: Site, made: dict[Value, Value]) -> Value:
     """A value as f32; one copy for all nodes that read it."""
     if v not in made:
         if v.const is not None:

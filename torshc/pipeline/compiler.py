@@ -100,9 +100,9 @@ def _prepare(
         if job.training is not None:
             return _asking_for_what_it_uses(_training_step(source, job, job.training, clock))
         cases = dict.fromkeys(read_cases(job.options.specialize), "")
-        graph = _imported(source, job.options, clock, weights)
+        graph = _import_source(source, job.options, clock, weights)
         loose = graph.meetings
-        fast = _compiled(graph, job, clock)
+        fast = _compile_form(graph, job, clock)
         again = None if isinstance(source, Graph) else partial(_form, source, job, clock, weights)
         if job.options.observed:
             profile = read_profiles(job.options.observed, model_sha256(source))
@@ -130,7 +130,7 @@ def _training_step(source: str | Path | bytes | Graph, job: Job, training: Train
     """
     trained = trained_model(source, training)
     with clock.stage("differentiate"):
-        graph = training_graph(lambda weights: _imported(source, job.options, Clock(None), weights), training)
+        graph = training_graph(lambda weights: _import_source(source, job.options, Clock(None), weights), training)
     drop_unneeded(graph)
     if loops := dict.fromkeys(n.name for n in graph.nodes if [*bodies(n)]):
         problems = [f"{name!r}: its gradient is a loop, which a training step cannot have yet" for name in loops]
@@ -139,7 +139,7 @@ def _training_step(source: str | Path | bytes | Graph, job: Job, training: Train
         found = [n.describe() for n in graph.nodes if n.op.family == "host"] or ["the model"]
         why = "sizes or contents are known only in a run, which no training step can have"
         raise UnsupportedError([f"{who}: {why}" for who in found], "pin the inputs' shapes with --shapes")
-    return dataclasses.replace(_compiled(graph, job, clock), trained=trained)
+    return dataclasses.replace(_compile_form(graph, job, clock), trained=trained)
 
 
 def prepare_versions(
@@ -174,7 +174,7 @@ def _version(source: str | Path | bytes | Graph, job: Job, observer: Observer | 
         return put_forms(done, [named_in(form, partial(_again, source, job, form, names)) for form, names in forms])
 
 
-def _imported(
+def _import_source(
     source: str | Path | bytes | Graph,
     options: CompileOptions,
     clock: Clock,
@@ -203,7 +203,7 @@ def _form(
     if pins:
         job = dataclasses.replace(job, options=dataclasses.replace(job.options, shapes=_pinned(job.options, pins)))
     with spending(job.options.budget):
-        return _compiled(_imported(source, job.options, clock, weights, loose), job, clock)
+        return _compile_form(_import_source(source, job.options, clock, weights, loose), job, clock)
 
 
 def _again(
@@ -212,7 +212,7 @@ def _again(
     """A form of a model with other weights."""
     job = dataclasses.replace(job, options=form.options)
     with spending(job.options.budget):
-        return _compiled(_imported(source, job.options, Clock(None), weights, loose), job, Clock(None))
+        return _compile_form(_import_source(source, job.options, Clock(None), weights, loose), job, Clock(None))
 
 
 def _pinned(options: CompileOptions, pins: Pins) -> Pins:
@@ -227,7 +227,7 @@ def _pinned(options: CompileOptions, pins: Pins) -> Pins:
     }
 
 
-def _compiled(graph: Graph, job: Job, clock: Clock) -> Compilation:
+def _compile_form(graph: Graph, job: Job, clock: Clock) -> Compilation:
     """One form of a model as a compilation, up to its sources."""
     options, target = job.options, job.target
     imported, constants, origins = len(graph.nodes), constant_bytes(graph), origins_of(graph)
@@ -254,7 +254,7 @@ def _compiled(graph: Graph, job: Job, clock: Clock) -> Compilation:
         placed = [p for _, p, _ in rendered]
         program = assemble_script(graph, script, plans, placed) if script else assemble(plans[0], placed[0])
     units = tuple(u for found, _, _ in rendered for u in found)
-    whole, spans = _joined(graph, plans, job.policy) if script is not None else (plans[0], ())
+    whole, spans = _join_plans(graph, plans, job.policy) if script is not None else (plans[0], ())
     accuracy, tolerances = account_for(whole.graph, [(u.group, u.kernels) for u in units], tolerances, options)
     done = Compilation(
         name=graph.name,
@@ -284,7 +284,7 @@ def _compiled(graph: Graph, job: Job, clock: Clock) -> Compilation:
     return with_pinned(done, options.kernels) if options.kernels is not None else done
 
 
-def _joined(graph: Graph, plans: list[Plan], policy: Policy) -> tuple[Plan, tuple[range, ...]]:
+def _join_plans(graph: Graph, plans: list[Plan], policy: Policy) -> tuple[Plan, tuple[range, ...]]:
     """The plans of a script's segments as one, for those who look at a compilation, and the groups of each segment."""
     nodes = [n for plan in plans for n in plan.graph.nodes]
     whole = Graph(graph.name, graph.inputs, graph.results, graph.output_names[: len(graph.results)], nodes)

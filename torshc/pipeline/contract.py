@@ -100,7 +100,7 @@ class Contract:
         for name in ("target", "kind", "dims", "tasks", "scratch"):
             mine, its = getattr(self, name), getattr(other, name)
             if mine != its:
-                found.append(f"{name} is {_shown(its)}, not {_shown(mine)}")
+                found.append(f"{name} is {_show_field(its)}, not {_show_field(mine)}")
         if len(self.buffers) != len(other.buffers):
             found.append(f"it has {len(other.buffers)} buffers, not {len(self.buffers)}")
         return found or ["its generated source is another"]
@@ -110,7 +110,7 @@ def _argument(a: Argument) -> str:
     return f"{a.bytes} bytes of {a.dtype}{', written' if a.written else ''}"
 
 
-def _shown(value: Any) -> str:
+def _show_field(value: Any) -> str:
     return ", ".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value)
 
 

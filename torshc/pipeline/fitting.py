@@ -102,7 +102,7 @@ def _search(sizes: Mapping[str, int], fixed: Sequence[str], equations: Sequence[
         broken = next((e for e in equations if not e.holds(here)), None)
         if broken is None:
             return here
-        for there in _changed(here, broken, fixed):
+        for there in _change_sizes(here, broken, fixed):
             if tuple(there.values()) not in seen:
                 seen.add(tuple(there.values()))
                 heapq.heappush(pending, (*_rank(there, equations), len(seen), there))
@@ -114,7 +114,7 @@ def _rank(sizes: Mapping[str, int], equations: Sequence[_Equation]) -> tuple[int
     return sum(not e.holds(sizes) for e in equations), len(sizes) - len(set(sizes.values()))
 
 
-def _changed(sizes: dict[str, int], equation: _Equation, fixed: Sequence[str]) -> list[dict[str, int]]:
+def _change_sizes(sizes: dict[str, int], equation: _Equation, fixed: Sequence[str]) -> list[dict[str, int]]:
     """Sizes of which one is another, so that an equation holds; where one cannot do it, two, as in ``2*n == 3*m``."""
     free = [name for name in equation.names if name not in fixed]
     found = [{**sizes, name: size} for name in free for size in equation.answers(name, sizes)]

@@ -41,7 +41,7 @@ def lower_groups(graph: Graph, plan: Plan, target: Target, options: CompileOptio
     for group in plan.groups:
         try:
             lowered.append(
-                _tuned(graph, plan, Lowered(group, target.lower(graph, group, plan.storage), target), tuning)
+                _apply_record(graph, plan, Lowered(group, target.lower(graph, group, plan.storage), target), tuning)
             )
         except NoKernel as reason:
             if not options.fallback or options.emit == "page":
@@ -63,7 +63,7 @@ def lower_groups(graph: Graph, plan: Plan, target: Target, options: CompileOptio
     return lowered
 
 
-def _tuned(graph: Graph, plan: Plan, usual: Lowered, tuning: Tuning) -> Lowered:
+def _apply_record(graph: Graph, plan: Plan, usual: Lowered, tuning: Tuning) -> Lowered:
     """A group with the kernels of its record, if it has one."""
     named = tunable(usual.target, usual.kernels) if tuning.choices else None
     choices = tuning.choices.get(name_of(usual.target, named)) if named is not None else None

@@ -36,7 +36,7 @@ def with_pinned(compilation: Compilation, folder: Path) -> Compilation:
             problems.append(f"{place} is stale: {_why(contract, list(here.values()))}")
             continue
         file = contract.symbol + contract.suffix
-        sources = with_edited(sources, file, _declared(compilation, contract) + text)
+        sources = with_edited(sources, file, _declare_prototype(compilation, contract) + text)
         pinned[file] = str(place / f"{EDITED}{contract.suffix}")
     if not places:
         problems.append(f"{folder} holds no ejected kernel")
@@ -74,7 +74,7 @@ def _why(contract: Contract, here: list[Contract]) -> str:
     return f"{what} is group {same.group} here, where {'; '.join(contract.differences(same))}"
 
 
-def _declared(compilation: Compilation, contract: Contract) -> str:
+def _declare_prototype(compilation: Compilation, contract: Contract) -> str:
     """The kernel's prototype, so that another type is an error of its compiler; lines are counted as in the file."""
     if contract.suffix not in _C_LIKE:
         return ""

@@ -130,14 +130,14 @@ def tuning_of(path: Path | None, target: Target, isa: Isa) -> Tuning:
     if path is None:
         return Tuning()
     found, here = read_records(path, target), tuning_key(target, isa)
-    used = _used(found, here)
+    used = _find_place(found, here)
     others = [str(place) for place in found if place != used]
     warnings = [f"{path}: records for {', '.join(others)} are ignored: this is {here}"] if others else []
     known = found.get(used, {})
     return Tuning({name: r.choices for name, r in known.items() if r.choices}, tuple(warnings))
 
 
-def _used(found: Records, here: TuningKey) -> TuningKey:
+def _find_place(found: Records, here: TuningKey) -> TuningKey:
     """The place whose records hold here: this one, or without a card the only card of these architectures."""
     if here in found:
         return here

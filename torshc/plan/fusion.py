@@ -115,7 +115,7 @@ class Fuser:
             return reason
         nodes, anchor = {*source.nodes, *own.nodes}, source.anchor or own.anchor
         if anchor is not None or "row" in (source.kind, own.kind):
-            reached = self._reached(nodes, anchor)
+            reached = self._find_reached(nodes, anchor)
             if reached is None:
                 return "shape"
             if self._strays(nodes, {v.shape for v in reached} if anchor is not None else _row_shapes(nodes)):
@@ -131,7 +131,7 @@ class Fuser:
             return False
         others = (b.producer for v in readers[0].operands for b in bases(v) if v is not node.output)
         follows = any(n in self.group_of and self.group_of[n].anchor is not None for n in others if n is not None)
-        return follows or self._wanted(value, {node})
+        return follows or self._is_wanted(value, {node})
 
     def _fits(self, node: Node, value: Value, base: Value, chain: list[Node], source: Group, own: Group) -> str | None:
         reshapes = all(n.op.name == "Reshape" for n in chain) and (not chain or _row_major(base, value))
@@ -184,7 +184,9 @@ class Fuser:
             return "axes"
         full, axes = next(s for s in spaces if s is not None)
         row = tuple(d for k, d in enumerate(full) if k not in axes)
-        shapes = {full, _kept(full, axes)} | ({row} if len(axes) == len(full) or node.output.shape == row else set())
+        shapes = {full, _keep_dims(full, axes)} | (
+            {row} if len(axes) == len(full) or node.output.shape == row else set()
+        )
         if node.output.shape not in shapes:
             return "shape"
         return None if value.shape in shapes else "shape"
@@ -213,7 +215,7 @@ class Fuser:
 
         Such a value comes after a reshape: it can be computed on the way, but not stored at the kernel's indices.
         """
-        return any(v.shape not in shapes and self._wanted(v, nodes) for n in nodes for v in n.outputs)
+        return any(v.shape not in shapes and self._is_wanted(v, nodes) for n in nodes for v in n.outputs)
 
     def _buffers(self, nodes: set[Node]) -> int:
         """Buffers of a joint kernel at most, as long as it reads concatenations from memory."""
@@ -222,9 +224,9 @@ class Fuser:
 
     def stores(self, nodes: Collection[Node]) -> int:
         """Results of these nodes that others read, or the caller."""
-        return sum(self._wanted(v, nodes) for n in nodes for v in n.outputs)
+        return sum(self._is_wanted(v, nodes) for n in nodes for v in n.outputs)
 
-    def _reached(self, nodes: set[Node], anchor: Node | None) -> set[Value] | None:
+    def _find_reached(self, nodes: set[Node], anchor: Node | None) -> set[Value] | None:
         """What follows from the heavy node or the reductions of a joint kernel, with their own results.
 
         None when one of these values is read at another place than where the kernel has it: through a view that moves
@@ -241,7 +243,7 @@ class Fuser:
                 reached.update(n.outputs)
         return reached
 
-    def _wanted(self, value: Value, nodes: Collection[Node]) -> bool:
+    def _is_wanted(self, value: Value, nodes: Collection[Node]) -> bool:
         """Whether others than these nodes read a value, be it through views, or it is an output of the graph."""
         pending, seen = [value], set[Node]()
         while pending:
@@ -312,7 +314,7 @@ def _maker(value: Value) -> Node:
     return value.producer
 
 
-def _kept(full: Shape, axes: tuple[int, ...]) -> Shape:
+def _keep_dims(full: Shape, axes: tuple[int, ...]) -> Shape:
     return tuple(const(1) if k in axes else d for k, d in enumerate(full))
 
 
@@ -321,7 +323,7 @@ def _row_shapes(nodes: Iterable[Node]) -> set[Shape]:
     for n in nodes:
         if n.op.family == "reduce":
             full, axes = _space(n)
-            return {full, _kept(full, axes), tuple(d for k, d in enumerate(full) if k not in axes)}
+            return {full, _keep_dims(full, axes), tuple(d for k, d in enumerate(full) if k not in axes)}
     return {n.output.shape for n in nodes if kind_of(n) == "row"}
 
 
@@ -359,7 +361,7 @@ def _reads_in_place(node: Node, value: Value, space: Space | None, moved: bool, 
     if space is None:
         return value.shape == node.output.shape
     full, axes = space
-    kept = _kept(full, axes)
+    kept = _keep_dims(full, axes)
     if len(axes) == len(full):
         return True
     if node.op.family == "reduce":

@@ -104,7 +104,7 @@ def expand(graph: Graph, nodes: Iterable[Node]) -> tuple[list[Node], dict[Value,
         made = node.op.decompose(Builder(graph, scratch, node.name), inputs) if node.op.family == "composite" else None
         if made is None:
             if inputs != node.inputs:
-                node = _rewired(graph, node, inputs, alias)
+                node = _rewire(graph, node, inputs, alias)
             out.append(node)
             return
         for inner in scratch:
@@ -118,7 +118,7 @@ def expand(graph: Graph, nodes: Iterable[Node]) -> tuple[list[Node], dict[Value,
     return out, alias
 
 
-def _rewired(graph: Graph, node: Node, inputs: tuple[Value | None, ...], alias: dict[Value, Value]) -> Node:
+def _rewire(graph: Graph, node: Node, inputs: tuple[Value | None, ...], alias: dict[Value, Value]) -> Node:
     outputs = [graph.new_value(v.type, v.name, layout=v.layout) for v in node.outputs]
     alias |= zip(node.outputs, outputs, strict=True)
     made = graph.new_node(node.op, inputs, outputs, node.name)

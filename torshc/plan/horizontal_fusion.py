@@ -22,7 +22,7 @@ def side_by_side(
         writers: the groups that have to run before a value can be read.
         position: of a node in the graph.
     """
-    return [_joined(run, position) if len(run) > 1 else run[0] for run in _runs(groups, writers)]
+    return [_join_groups(run, position) if len(run) > 1 else run[0] for run in _runs(groups, writers)]
 
 
 def _runs(groups: Sequence[Group], writers: Callable[[Value], list[Group]]) -> Iterator[list[Group]]:
@@ -46,7 +46,7 @@ def _is_small(group: Group) -> bool:
     return all(s is not None and 0 < s < LARGE for s in sizes)
 
 
-def _joined(run: Sequence[Group], position: Callable[[Node], int]) -> Group:
+def _join_groups(run: Sequence[Group], position: Callable[[Node], int]) -> Group:
     """A group with the nodes and results of all."""
     return Group(
         run[0].id,

@@ -26,7 +26,7 @@ class Item:
     last: int
 
 
-def _aligned(nbytes: Expr) -> Expr:
+def _align(nbytes: Expr) -> Expr:
     return ceil_div(nbytes, ALIGN) * ALIGN
 
 
@@ -64,7 +64,7 @@ def _place_symbolic(items: Sequence[Item], start: Expr) -> tuple[dict[Hashable, 
     offsets: dict[Hashable, Expr] = {}
     end = start
     for item in sorted(items, key=lambda i: i.first):
-        size = _aligned(item.nbytes)
+        size = _align(item.nbytes)
         for k, (offset, slot, last) in enumerate(slots):
             if slot is size and last < item.first:
                 slots[k] = (offset, slot, item.last)

@@ -32,14 +32,14 @@ def drop_unneeded(graph: Graph) -> None:
     """
     for part in [graph, *(body for n in all_nodes(graph) for body in bodies(n))][::-1]:
         rewriter = Rewriter(part, "drop_unneeded")
-        rewriter.keep(*_needed(part))
+        rewriter.keep(*_needed_nodes(part))
         rewriter.finish()
     there = {*graph.inputs, *(v for n in all_nodes(graph) for v in n.outputs)}
     there.update(v for n in all_nodes(graph) for body in bodies(n) for v in body.inputs)
     lost = {name for name, e in graph.sources.items() if e.value not in there}
     for g in (graph, *(body for n in all_nodes(graph) for body in bodies(n))):
         g.forget(lost)
-    needed = _used(graph)
+    needed = _used_symbols(graph)
     graph.forget({n for n, e in graph.sources.items() if n not in needed and e.value not in graph.inputs})
 
 
@@ -56,7 +56,7 @@ class _Partition:
         self.sources = graph.sources
         self.by_value: dict[Value, list[str]] = {}
         self.unknown: set[Value] = set()
-        used = _used(graph)
+        used = _used_symbols(graph)
         for name in (n for n in self.sources if n in used):
             e = self.sources[name]
             self.by_value.setdefault(e.value, []).append(name)
@@ -88,7 +88,7 @@ class _Partition:
     def body(self, graph: Graph) -> tuple[list[Step], list[int]]:
         """The steps of a graph, or of a body in it, and the slots of its outputs."""
         graph.freeze()
-        nodes = _needed(graph)
+        nodes = _needed_nodes(graph)
         place = _Places(nodes, self.sources).run()
         steps: list[Step] = []
         checks = _checks(graph, place)
@@ -166,7 +166,7 @@ class _Partition:
         )
 
 
-def _used(graph: Graph) -> set[str]:
+def _used_symbols(graph: Graph) -> set[str]:
     """The symbols that kernels or checks need, in the graph and the bodies in it."""
     found: set[str] = set()
     for g in (graph, *(body for n in all_nodes(graph) for body in bodies(n))):
@@ -177,7 +177,7 @@ def _used(graph: Graph) -> set[str]:
     return found
 
 
-def _needed(graph: Graph) -> list[Node]:
+def _needed_nodes(graph: Graph) -> list[Node]:
     """The nodes that the outputs need, in order."""
     wanted = {*graph.outputs, *(graph.sources[s].value for s in dims_of(*graph.choices) if s in graph.sources)}
     kept = []

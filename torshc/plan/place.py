@@ -96,7 +96,7 @@ class _Placer:
         pending = [value]
         while pending:
             v = pending.pop()
-            if self._stored(v) or v.producer is None:
+            if self._is_stored(v) or v.producer is None:
                 continue
             group = self.group_of.get(v.producer)
             if group is None:
@@ -106,7 +106,7 @@ class _Placer:
             group.outputs.append(v)
             pending.extend(self._reads(group))
 
-    def _stored(self, v: Value) -> bool:
+    def _is_stored(self, v: Value) -> bool:
         """Whether a value is already known to be in memory."""
         return v in self.made or v in self.aliases or v in self.joined
 
@@ -117,15 +117,15 @@ class _Placer:
         self.done.add(id(group))
         self.groups.append(group)
         members, rules, most = set(group.nodes), list(group.rules), self.permits.policy.max_buffers
-        group.reads = self._pulled(group)
+        group.reads = self._values_read(group)
         if most and tensors(group.reads) + self.fuser.stores(members) > most:
             group.folded, group.rules = [], rules
             self.sparing.add(group)
-            group.reads = self._pulled(group)
+            group.reads = self._values_read(group)
         group.folded = sorted(dict.fromkeys(group.folded), key=self.fuser.position.__getitem__)
         return group.reads
 
-    def _pulled(self, group: Group) -> list[Value]:
+    def _values_read(self, group: Group) -> list[Value]:
         """The values that a group reads from memory, as far back as it computes itself what its nodes read."""
         members = set(group.nodes)
         wanted: dict[Value, None] = {}
@@ -146,7 +146,7 @@ class _Placer:
         if chain and base.producer in group.nodes:  # never from memory that this very kernel writes
             group.folded.extend(chain)
             return
-        if value.const is not None or node is None or self._stored(value):
+        if value.const is not None or node is None or self._is_stored(value):
             wanted[value] = None
             return
         if node in group.folded or node in group.nodes:
@@ -264,7 +264,7 @@ class _Placer:
         """An operand of a heavy node: read through views where that leaves plain strides, else from memory."""
         _, chain = behind_views(value)
         can_stride = node.op.family in ("gemm", "attention") and not self.off
-        if not can_stride or not chain or self._stored(value):
+        if not can_stride or not chain or self._is_stored(value):
             wanted[value] = None
             return
         for length in range(len(chain), 0, -1):

@@ -76,7 +76,7 @@ def uses_of(graph: Graph) -> tuple[Use, ...]:
     numbers = {v: k for k, v in enumerate(graph.inputs)}
     found: dict[int, Use] = {}
     for node in all_nodes(graph):
-        for v, kind, least, most in _told(node):
+        for v, kind, least, most in _uses_told_by(node):
             if v in numbers:
                 use = Use(numbers[v], kind, least, most if most is not None and _is_known(most, graph) else None)
                 found[use.input] = _both(found.get(use.input, use), use)
@@ -97,7 +97,7 @@ def _is_known(size: Expr, graph: Graph) -> bool:
     return all(name not in graph.sources or graph.sources[name].value in graph.inputs for name in dims_of(size))
 
 
-def _told(node: Node) -> Iterator[tuple[Value, str, int, Expr | None]]:
+def _uses_told_by(node: Node) -> Iterator[tuple[Value, str, int, Expr | None]]:
     """What a node tells of values: what they are used as, the least and the largest."""
     name, operands = node.op.name, node.operands
     if isinstance(node.op, OutOfRange):

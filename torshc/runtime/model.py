@@ -288,7 +288,7 @@ class Model:
         Raises:
             RunError: it is on another device, or of another type or rank.
         """
-        found = self._at_a_glance(value, what, writable) or self._asked(value, what, writable)
+        found = self._at_a_glance(value, what, writable) or self._view_of(value, what, writable)
         if found is None:
             return None
         code, bits = found.code
@@ -306,7 +306,7 @@ class Model:
         table = exchange_of(value)
         return table.look(value, what, self._place, self._stream, writable) if table is not None else None
 
-    def _asked(self, value: Any, what: str, writable: bool) -> OnDevice | None:
+    def _view_of(self, value: Any, what: str, writable: bool) -> OnDevice | None:
         if not hasattr(value, "__dlpack__") or not hasattr(value, "__dlpack_device__"):
             return None
         kind, ordinal = value.__dlpack_device__()

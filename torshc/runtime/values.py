@@ -79,7 +79,7 @@ class Given:
         code, bits = code_of(spec.dtype)
         tensor.device.type, tensor.dtype = CPU, Dtype(code, bits, 1)
         if spec.dtype in ("sequence", "optional"):
-            self._nested(tensor, value, spec)
+            self._fill_nested(tensor, value, spec)
             return
         array = as_array(value, spec)
         if spec.dtype == "string":
@@ -99,7 +99,7 @@ class Given:
         self._shape(tensor, there.shape)
         there.point(tensor)
 
-    def _nested(self, tensor: Tensor, value: Any, spec: TensorSpec) -> None:
+    def _fill_nested(self, tensor: Tensor, value: Any, spec: TensorSpec) -> None:
         if spec.dtype == "sequence" and not isinstance(value, (list, tuple)):
             raise RunError(f"input {spec.name!r} is a sequence", "pass a list of arrays")
         items = value if spec.dtype == "sequence" else [] if value is None else [value]
@@ -145,7 +145,7 @@ def as_array(value: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ndarray) and value.dtype is plain and value.ndim == len(spec.shape):
         return value
     try:
-        found = None if isinstance(value, np.ndarray) or spec.dtype == "string" else _shared(value, spec)
+        found = None if isinstance(value, np.ndarray) or spec.dtype == "string" else _view_shared(value, spec)
         array = value if isinstance(value, np.ndarray) else np.asarray(value) if found is None else found
     except (TypeError, ValueError) as error:
         raise RunError(f"input {spec.name!r} is not an array: {error}") from error
@@ -171,7 +171,7 @@ def code_of(dtype: str) -> tuple[int, int]:
     return _CODES.get(dtype) or (_LETTERS[dtype[0]], int(dtype[1:]))
 
 
-def _shared(value: Any, spec: TensorSpec, writable: bool = False) -> Any:
+def _view_shared(value: Any, spec: TensorSpec, writable: bool = False) -> Any:
     """A tensor of another library on the processor, in its place; None for what is none."""
     what = f"out[{spec.name!r}]" if writable else f"input {spec.name!r}"
     return host_array(value, what, spec.numpy, code_of(spec.dtype), writable)
@@ -238,7 +238,7 @@ def put_into(array: Any, result: Any, spec: TensorSpec) -> None:
         RunError: it does not have the type and shape of the result.
     """
     if not isinstance(array, np.ndarray):
-        array = _shared(array, spec, writable=True)
+        array = _view_shared(array, spec, writable=True)
     fits = isinstance(array, np.ndarray) and isinstance(result, np.ndarray)
     if not fits or array.dtype != result.dtype or array.shape != result.shape or not array.flags.writeable:
         raise unlike(spec)

@@ -141,7 +141,7 @@ def find_compiler(cc: str | None = None) -> CCompiler:
 @lru_cache(maxsize=16)
 def _find(cc: str, path: str) -> CCompiler:
     if cc:
-        return _named(cc)
+        return _identify_command(cc)
     broken = []
     for name in (*CLANGS, "clang", *GCCS, "gcc", "cc"):
         try:
@@ -155,7 +155,7 @@ def _find(cc: str, path: str) -> CCompiler:
     raise ToolchainError(f"no C compiler: {'; '.join(broken) or f'found neither {looked}'}", REMEDY)
 
 
-def _named(cc: str) -> CCompiler:
+def _identify_command(cc: str) -> CCompiler:
     try:
         words = shlex.split(cc)
     except ValueError as error:
@@ -273,18 +273,18 @@ class CToolchain(Toolchain):
             )
         return find_archiver(self._compiler(options))
 
-    def _named(self, options: CompileOptions) -> str:
+    def _preferred(self, options: CompileOptions) -> str:
         return options.cc or self.compiler
 
     def _compiler(self, options: CompileOptions) -> CCompiler:
         """The compiler for the machine that is asked for. Zig's comes first for another one, as it has C libraries."""
         if not options.triple:
-            found = find_compiler(self._named(options) or None)
+            found = find_compiler(self._preferred(options) or None)
             here = (
                 f"{platform.machine()}-linux-gnu" if found.kind == "zig" and platform.libc_ver()[0] == "glibc" else ""
             )
             return replace(found, command=(*found.command, "-target", here + _GLIBC)) if here else found
-        own = self._named(options) or os.environ.get("TORSHC_CC") or ""
+        own = self._preferred(options) or os.environ.get("TORSHC_CC") or ""
         found = (None if own else _ziglang()) or find_compiler(own or None)
         if found.kind == "gcc":
             _require_machine(found, options.triple)
@@ -298,7 +298,7 @@ class CToolchain(Toolchain):
 
     def c_compiler(self, options: CompileOptions) -> str:
         try:
-            here = options.emit != "source" and find_compiler(self._named(options) or None)
+            here = options.emit != "source" and find_compiler(self._preferred(options) or None)
             return "gcc" if here and here.kind == "gcc" else "clang"
         except ToolchainError:  # explaining a model needs none; a compilation has asked for it before
             return "clang"

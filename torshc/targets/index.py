@@ -220,7 +220,7 @@ def spell(e: Expr, inner: Sequence[str]) -> str:
         return f"(-{inner[0]})"
     if e.op in _INFIX:
         return f"({inner[0]} {_INFIX[e.op]} {inner[1]})"
-    if e.op == "min" and (some := _counted(e)) is not None:  # is there any?
+    if e.op == "min" and (some := _find_count(e)) is not None:  # is there any?
         return f"({bare(e.args[some], inner[some])} > 0)"
     if e.op in _CALLS:
         return f"{_CALLS[e.op]}({inner[0]}, {inner[1]})"
@@ -269,7 +269,7 @@ def behind(pointer: str, place: str) -> str:
     return pointer if place == "0" else f"{pointer} + {place}"
 
 
-def _counted(e: Expr) -> int | None:
+def _find_count(e: Expr) -> int | None:
     """Which operand of a minimum is a number of things, where the other is 1."""
     a, b = e.args
     one = 0 if a.op == "const" and a.data == 1 else 1 if b.op == "const" and b.data == 1 else None

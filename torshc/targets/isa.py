@@ -249,7 +249,7 @@ def _lanes_of(arch: str, mcpu: str) -> int:
     llvm.initialize_all_asmprinters()
     triple = f"{arch}-unknown-linux-gnu"
     target = llvm.Target.from_triple(triple)
-    if not _known(triple, mcpu):
+    if not _is_known(triple, mcpu):
         raise ConfigError(
             f"--mcpu {mcpu}: LLVM knows no such {arch} processor",
             "use a name such as x86-64-v3, x86-64-v4, znver4 or skylake-avx512, or leave it out for this machine",
@@ -265,7 +265,7 @@ def _lanes_of(arch: str, mcpu: str) -> int:
     return 8 if "vpaddd" in avx2 and "ymm" in avx2 else 4
 
 
-def _known(triple: str, mcpu: str) -> bool:
+def _is_known(triple: str, mcpu: str) -> bool:
     """Whether LLVM knows the processor: for an unknown one it prints to stderr and falls back, so ask in a child."""
     code = (
         "import sys, llvmlite.binding as l; l.initialize_all_targets(); l.initialize_all_asmprinters();"

@@ -219,11 +219,11 @@ def profiled(
     for number, step in enumerate(s for s in steps if s.form == ran):
         symbol, kernel = kernels[number] if number < len(kernels) else ("", None)
         known = kernel if symbol == step.kernel else None  # of another version of the library, it is not known
-        found.append(_profiled(step, known, sizes, roof))
+        found.append(_profile_step(step, known, sizes, roof))
     return tuple(found)
 
 
-def _profiled(step: StepStats, kernel: Kernel | None, sizes: Evaluator, roof: Roof | None) -> Step:
+def _profile_step(step: StepStats, kernel: Kernel | None, sizes: Evaluator, roof: Roof | None) -> Step:
     named = {f.name: getattr(step, f.name) for f in dataclasses.fields(step)}
     if kernel is None:
         return Step(**named)

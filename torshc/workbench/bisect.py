@@ -166,7 +166,7 @@ class _Search:
         self.feeds = feeds
         names = [*dict.fromkeys((*self.model.made, *outputs))]
         self.wanted = dict(feeds)
-        part = self._saved(names)
+        part = self._save_part(names)
         if against == "O0":
             plain = replace(self.options, opt_level=0, fusion="", passes={}, pipeline=None, rules=(), kernels=None)
             self.wanted |= self._run(part, plain, feeds).found
@@ -175,10 +175,10 @@ class _Search:
 
     def place(self, wrong: Sequence[str], out: Path) -> Place:
         """Where the outputs go wrong; writes the smallest model."""
-        step = KERNELS if self._edited(wrong) else self._pass(wrong)
+        step = KERNELS if self._is_edited_wrong(wrong) else self._pass(wrong)
         value = self._value(wrong)
         given = self._border(value)
-        check, kernels = self._shown(value, given)
+        check, kernels = self._show_value(value, given)
         self._write(value, given, out)
         node = self.model.describe(self.model.made[value])
         nodes = len(self.model.needed([value], given))
@@ -190,7 +190,7 @@ class _Search:
             wanted = self.wanted.get(name)
             yield self.judge(name, value, wanted) if self.judge else compare(name, value, wanted, allowed[name])
 
-    def _edited(self, wrong: Sequence[str]) -> bool:
+    def _is_edited_wrong(self, wrong: Sequence[str]) -> bool:
         """Whether an edited kernel is wrong: the first that is alone, or all. Others are left out from now on."""
         if self.options.kernels is None:
             return False
@@ -242,12 +242,12 @@ class _Search:
     def _wrong(self, names: Sequence[str], options: CompileOptions, given: Arrays | None = None) -> bool:
         """Whether one of some values is wrong; a part that cannot be computed says nothing."""
         try:
-            run = self._run(self._saved(names, given), options, {**self.feeds, **(given or {})})
+            run = self._run(self._save_part(names, given), options, {**self.feeds, **(given or {})})
         except (RunError, UnsupportedError):
             return False
         return not all(check.ok for check in self.checks(run.found, run.allowed) if check.name in names)
 
-    def _saved(self, names: Sequence[str], given: Arrays | None = None) -> Path:
+    def _save_part(self, names: Sequence[str], given: Arrays | None = None) -> Path:
         path = self.folder / "part.onnx"
         path.write_bytes(self.model.part_bytes(self.model.part(names, given)))
         return path
@@ -268,9 +268,9 @@ class _Search:
             shutil.copytree(place, fitting / place.name)
         return fitting if fitting.exists() else None
 
-    def _shown(self, value: str, given: Arrays) -> tuple[OutputCheck, tuple[Kernel, ...]]:
+    def _show_value(self, value: str, given: Arrays) -> tuple[OutputCheck, tuple[Kernel, ...]]:
         """How wrong a value is in a part, and the kernels that write it."""
-        run = self._run(self._saved([value], given), self.options, {**self.feeds, **given})
+        run = self._run(self._save_part([value], given), self.options, {**self.feeds, **given})
         done = run.compilation
         check = next(c for c in self.checks(run.found, run.allowed) if c.name == value)
         writers = [u for u in done.units if any(r in u.group.outputs for r in done.graph.results)] or done.units[-1:]

@@ -51,12 +51,12 @@ def rule(targets: Sequence[str], files: Iterable[str]) -> str:
       m.onnx
     m.onnx:
     """
-    names = [_escaped(name) for name in dict.fromkeys(files)]
-    made = " ".join(map(_escaped, targets))
+    names = [_escape(name) for name in dict.fromkeys(files)]
+    made = " ".join(map(_escape, targets))
     return f"{made}: \\\n  " + " \\\n  ".join(names) + "\n" + "".join(f"{name}:\n" for name in names)
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     """A file name as make reads it: https://www.gnu.org/software/make/manual/html_node/Rule-Syntax.html."""
     if any(c in name for c in "\n\r\t") or name.endswith("\\"):
         raise ConfigError(f"the file name {name!r} cannot be written in a makefile", "rename it, or leave --MD out")

@@ -31,7 +31,7 @@ def evaluator_operators(proto: ModelProto, custom: CustomOperators) -> list[type
     kinds = dict.fromkeys((n.domain, n.op_type) for n in nodes)
     opsets = {o.domain: o.version for o in proto.opset_import}
     found = (custom.find(*kind) for kind in kinds if kind not in functions and not exists(*kind))
-    return [_evaluated(cls, custom, opsets) for cls in found if cls is not None]
+    return [_make_evaluated(cls, custom, opsets) for cls in found if cls is not None]
 
 
 def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
@@ -42,7 +42,7 @@ def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
                 yield from _nodes(inner)
 
 
-def _evaluated(cls: type[Custom], custom: CustomOperators, opsets: Mapping[str, int]) -> type[OpRun]:
+def _make_evaluated(cls: type[Custom], custom: CustomOperators, opsets: Mapping[str, int]) -> type[OpRun]:
     """An operator as the evaluator knows operators: a class of its name."""
 
     def run(self: OpRun, *arrays: Any, **_: Any) -> tuple[Any, ...]:
@@ -64,7 +64,7 @@ def _by_definition(
         RunError: it is a kernel, or one of these is a kernel without a reference.
     """
     if issubclass(cls, CustomKernel):
-        raise _unjudged(cls, node.name)
+        raise _unjudged_error(cls, node.name)
     given = {name: np.asarray(a) for name, a in zip(node.input, arrays, strict=False) if name}
     inputs = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
@@ -85,11 +85,11 @@ def run_judged(node: Node, arrays: Sequence[Array | None]) -> list[Array]:
     if not isinstance(node.op, CustomKernel):
         return run_node(node, arrays)
     if node.op.declared.reference is None:
-        raise _unjudged(type(node.op), node.name)
+        raise _unjudged_error(type(node.op), node.name)
     return reference_results(type(node.op), arrays, node.op.given)
 
 
-def _unjudged(cls: type[Custom], node: str) -> RunError:
+def _unjudged_error(cls: type[Custom], node: str) -> RunError:
     return RunError(
         f"nothing says what node {node!r} ({label_of(cls)}) should compute",
         f"declare it with reference=, a function in NumPy, at {cls.declared.place}",

@@ -86,7 +86,7 @@ def _read(name: str | None, file: str, specs: Mapping[str, TensorSpec], kind: st
                     f"write NAME={path}; the {kind}s are {names}",
                 )
             name = name if name is not None else names[0]
-            return {name: _sized(path, specs[name], partial(load_array, Path(path)))}
+            return {name: _read_sized(path, specs[name], partial(load_array, Path(path)))}
         with Archive(Path(path)) as archive:
             if name is None:
                 if unknown := [key for key in archive.names if key not in specs]:
@@ -102,7 +102,7 @@ def _read(name: str | None, file: str, specs: Mapping[str, TensorSpec], kind: st
                     hint = did_you_mean(wanted, archive.names)
                     raise RunError(f"{path} holds no array {wanted!r}{hint}", f"write NAME={path}:KEY")
                 keys = {name: wanted}
-            return {n: _sized(path, specs[n], partial(archive.array, k)) for n, k in keys.items()}
+            return {n: _read_sized(path, specs[n], partial(archive.array, k)) for n, k in keys.items()}
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise RunError(
@@ -110,7 +110,7 @@ def _read(name: str | None, file: str, specs: Mapping[str, TensorSpec], kind: st
         ) from error
 
 
-def _sized(path: str, spec: TensorSpec, read: Callable[[int | None], Array]) -> Array:
+def _read_sized(path: str, spec: TensorSpec, read: Callable[[int | None], Array]) -> Array:
     """An array for an input, which is read only if it has no more bytes than the input, or few.
 
     Raises:
@@ -176,7 +176,7 @@ def make_inputs(
             hint = did_you_mean(name, symbols) or f"; it has {', '.join(map(repr, symbols)) or 'none'}"
             raise ConfigError(f"the model has no symbolic dimension {name!r}{hint}")
     sizes = {name: defaults[min(k, len(defaults) - 1)] for k, name in enumerate(symbols)}
-    fixed = {**_shown(specs, given, needs), **(dims or {})}
+    fixed = {**_find_sizes(specs, given, needs), **(dims or {})}
     sizes |= fixed
     if needs.conditions or needs.preferences:
         from ..pipeline.fitting import fit_sizes  # start-up: a static model has no conditions
@@ -192,7 +192,7 @@ def make_inputs(
     return Feeds({s.name: {**given, **arrays}[s.name] for s in specs}, sizes, tuple(arrays))
 
 
-def _shown(specs: Sequence[TensorSpec], given: Mapping[str, Array], needs: Needs) -> dict[str, int]:
+def _find_sizes(specs: Sequence[TensorSpec], given: Mapping[str, Array], needs: Needs) -> dict[str, int]:
     """The sizes of symbolic dimensions in arrays that are given, and the elements that are sizes."""
     pairs = ((d, n) for s in specs if s.name in given for d, n in zip(s.shape, given[s.name].shape, strict=False))
     known = set(symbols_of(specs))

@@ -142,7 +142,7 @@ def tune_model(
         raise ConfigError(f"{path} has nothing to tune: no template of its kernels states parameters",
                           "products, convolutions and attention have some")  # fmt: skip
     place = tuning_key(compilation.target, compilation.isa)
-    found = _kept(records, compilation.target, place)
+    found = _read_kept(records, compilation.target, place)
     write_records(records, found)  # so that a place that cannot be written is known at once
     wanted = [s for s in subjects if s.symbol not in found[place]]
     work = _Work(compilation, sizes, target.toolchain.find(options, compilation.isa), time.monotonic() + budget, say)
@@ -196,7 +196,7 @@ def _target(options: CompileOptions, budget: float) -> tuple[type[Target], Compi
     return target, options
 
 
-def _kept(path: Path, target: Target, place: TuningKey) -> dict[TuningKey, dict[str, Record]]:
+def _read_kept(path: Path, target: Target, place: TuningKey) -> dict[TuningKey, dict[str, Record]]:
     """The records of a file that is there; those of other versions for this machine make way."""
     found: Records = read_records(path, target) if path.exists() else {}
     kept = {

@@ -191,7 +191,7 @@ def with_cause(
         error = max((o.error for o in plain.outputs), default=0.0)
         if plain.differing:
             return replace(verdict, why=f"in f32 it differs too, by {error:.0e}, so {narrow} is not all of the cause")
-        moved = _moved(bundle, UNIT[narrow], **how)
+        moved = _measure_moves(bundle, UNIT[narrow], **how)
     roundings = {o.name: t.roundings for o, t in zip(verdict.outputs, compilation.tolerances, strict=True)}
     unexplained = [
         o.name
@@ -205,7 +205,7 @@ def with_cause(
     return replace(verdict, why=why)
 
 
-def _moved(
+def _measure_moves(
     bundle: Path,
     unit: float,
     *,

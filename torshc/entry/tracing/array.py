@@ -214,7 +214,7 @@ class Traced(NDArrayOperatorsMixin):
         if where is not True or (out is not None and not isinstance(out[0], Traced)):
             raise refusal(f"{ufunc.__name__} with out= or where= cannot be traced", "use numpy.where on its result")
         if method == "reduce" and ufunc.__name__ in _REDUCTIONS:
-            return self._called(_REDUCTIONS[ufunc.__name__], inputs, {"axis": 0, "dtype": dtype, **kwargs})
+            return self._call_function(_REDUCTIONS[ufunc.__name__], inputs, {"axis": 0, "dtype": dtype, **kwargs})
         if method != "__call__" or ufunc.__name__ not in UFUNCS or kwargs:
             named = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
             raise refusal(f"numpy.{named} cannot be traced{f' with {sorted(kwargs)[0]}=' if kwargs else ''}")
@@ -226,9 +226,9 @@ class Traced(NDArrayOperatorsMixin):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if function not in FUNCTIONS:
             raise refusal(f"{function.__module__}.{function.__name__} cannot be traced")
-        return self._called(function, args, kwargs)
+        return self._call_function(function, args, kwargs)
 
-    def _called(self, function: Any, args: Any, kwargs: Any) -> Any:
+    def _call_function(self, function: Any, args: Any, kwargs: Any) -> Any:
         try:
             return FUNCTIONS[function](self.trace, *args, **kwargs)
         except TypeError as error:

@@ -21,7 +21,7 @@ def _reduce(op: str, t: Trace, x: Any, axis: Any, keepdims: bool) -> Any:
     return Traced(t, made.name, own=True)
 
 
-def _accumulated(x: Traced, dtype: Any) -> Any:
+def _sum_dtype(x: Traced, dtype: Any) -> Any:
     """The type that NumPy sums in."""
     if dtype is not None:
         return np.dtype(dtype)
@@ -35,7 +35,7 @@ def _total(
 ) -> Any:
     no_out(out)
     x = t.lift(x)
-    return _reduce(op, t, x.to(_accumulated(x, dtype)), axis, keepdims)
+    return _reduce(op, t, x.to(_sum_dtype(x, dtype)), axis, keepdims)
 
 
 implements(np.sum, method="sum")(partial(_total, "ReduceSum"))
@@ -121,7 +121,7 @@ def _count_nonzero(t: Trace, x: Any, axis: Any = None, *, keepdims: bool = False
 def _running(op: str, t: Trace, x: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Traced:
     no_out(out)
     x = t.lift(x)
-    x = x.to(_accumulated(x, dtype))
+    x = x.to(_sum_dtype(x, dtype))
     if axis is None:
         x, axis = reshape(t, x, -1), 0
     return t.add(op, x, t.constant(np.int64(axes_of(x, axis)[0])))

@@ -46,13 +46,13 @@ class Differentiated:
         for k in self._argnums:
             if not -len(args) <= k < len(args):
                 raise refusal(f"argument {k}, which the gradient is with respect to, is not given by position")
-            given[k] = _mapped(given[k], _floats)
+            given[k] = _map_leaves(given[k], _floats)
         if not _leaves([given[k] for k in self._argnums]):
             raise refusal("the gradient with respect to nothing")
         inside = next((x.trace for x in _leaves([*given, *kwargs.values()]) if isinstance(x, Traced)), None)
-        return self._jitted(*given, **kwargs) if inside is None else self._traced(inside, given, kwargs)
+        return self._jitted(*given, **kwargs) if inside is None else self._trace_gradient(inside, given, kwargs)
 
-    def _traced(self, trace: Trace, args: list[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _trace_gradient(self, trace: Trace, args: list[Any], kwargs: Mapping[str, Any]) -> Any:
         """The gradient as part of a trace; copies of the arguments stand for what it is with respect to."""
         xs: list[Traced] = []
 
@@ -61,13 +61,13 @@ class Differentiated:
             return xs[-1]
 
         for k in dict.fromkeys(k % len(args) for k in self._argnums):
-            args[k] = _mapped(args[k], copied)
+            args[k] = _map_leaves(args[k], copied)
         wanted = [args[k] for k in self._argnums]
         y = self._number(trace, self._function(*args, **kwargs))
         names = [x.name for x in xs]
         found = trace.several(OPERATOR[1], len(xs), *xs, domain=OPERATOR[0], xs=names, y=y.name)
         by_name = dict(zip(names, found, strict=True))
-        made = tuple(_mapped(a, lambda x: by_name[x.name]) for a in wanted)
+        made = tuple(_map_leaves(a, lambda x: by_name[x.name]) for a in wanted)
         gradient = made[0] if self._single else made
         return (y, gradient) if self._valued else gradient
 
@@ -91,18 +91,18 @@ def _floats(x: Any) -> Any:
     return array
 
 
-def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+def _map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
     """What tuples, lists and dictionaries hold, changed."""
     if isinstance(value, tuple):
-        return tuple(_mapped(v, change) for v in value)
+        return tuple(_map_leaves(v, change) for v in value)
     if isinstance(value, list):
-        return [_mapped(v, change) for v in value]
-    return {k: _mapped(v, change) for k, v in value.items()} if isinstance(value, dict) else change(value)
+        return [_map_leaves(v, change) for v in value]
+    return {k: _map_leaves(v, change) for k, v in value.items()} if isinstance(value, dict) else change(value)
 
 
 def _leaves(value: Any) -> list[Any]:
     found: list[Any] = []
-    _mapped(value, found.append)
+    _map_leaves(value, found.append)
     return found
 
 

@@ -81,10 +81,10 @@ class TracedFunction:
 
     def compile(self, **options: Any) -> Any:
         """The loaded model; options are fields of :class:`torshc.base.options.CompileOptions`, and `threads`."""
-        return _compiled(self.graph, {"target": "llvm", **options})
+        return _compile_trace(self.graph, {"target": "llvm", **options})
 
 
-def _compiled(graph: Graph, options: Mapping[str, Any]) -> Any:
+def _compile_trace(graph: Graph, options: Mapping[str, Any]) -> Any:
     if find_target(options["target"]).in_process:
         return inprocess.load_model(graph, **options)
     return compile_loaded(graph, CompileOptions.create(**options))
@@ -136,14 +136,14 @@ class Jitted:
     def _slow(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         bound = _bound(self._signature, args, kwargs)
         arrays: list[Array] = []
-        form = _taken(dict(bound.arguments), arrays)
+        form = _take_arrays(dict(bound.arguments), arrays)
         key = (repr(form), tuple((a.dtype.str, tuple(d if d < 2 else -1 for d in a.shape)) for a in arrays))
         with self._lock:
             known = self._models.get(key)
             self._hits += known is not None
             if known is None:
-                traced = _traced(self._function, self._signature, form, arrays)
-                known = self._models[key] = _shared(traced, self._options), traced.form
+                traced = _trace_function(self._function, self._signature, form, arrays)
+                known = self._models[key] = _share_model(traced, self._options), traced.form
                 self._traces += 1
         model, shape = known
         results = model(*arrays)
@@ -152,7 +152,7 @@ class Jitted:
         simple = shape == _Leaf(0) or shape == tuple(_Leaf(k) for k in range(len(results)))
         fits = plain and simple and all(ranks) and isinstance(model, inprocess.InProcess)
         self._last = (model.again, shape == _Leaf(0)) if fits else None
-        return _given(shape, results)
+        return _give_results(shape, results)
 
     def stats(self) -> Stats:
         """What all calls have cost together."""
@@ -164,7 +164,7 @@ class Jitted:
 _SHARED: dict[Any, Any] = {}
 
 
-def _shared(traced: TracedFunction, options: Mapping[str, Any]) -> Any:
+def _share_model(traced: TracedFunction, options: Mapping[str, Any]) -> Any:
     """The model of a trace: equal traces of a process are one model."""
     key = (repr(traced.document()), repr(sorted(options.items())))
     if key not in _SHARED:
@@ -198,7 +198,7 @@ def _holds_array(value: Any) -> bool:
     return hasattr(value, "__array__")
 
 
-def _taken(value: Any, arrays: list[Array]) -> Any:
+def _take_arrays(value: Any, arrays: list[Array]) -> Any:
     """Arguments with a number for each array in them."""
     if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)
@@ -206,29 +206,31 @@ def _taken(value: Any, arrays: list[Array]) -> Any:
         return _Leaf(len(arrays) - 1)
     if isinstance(value, list | tuple):
         return (
-            tuple(_taken(v, arrays) for v in value) if isinstance(value, tuple) else [_taken(v, arrays) for v in value]
+            tuple(_take_arrays(v, arrays) for v in value)
+            if isinstance(value, tuple)
+            else [_take_arrays(v, arrays) for v in value]
         )
     if isinstance(value, dict):
-        return {k: _taken(v, arrays) for k, v in value.items()}
+        return {k: _take_arrays(v, arrays) for k, v in value.items()}
     if isinstance(value, (*_PLAIN, np.dtype, type)):
         return value
     if hasattr(value, "__array__"):
-        return _taken(np.asarray(value), arrays)
+        return _take_arrays(np.asarray(value), arrays)
     raise UnsupportedError([f"an argument of type {type(value).__name__} cannot be traced"], "pass arrays and numbers")
 
 
-def _given(form: Any, arrays: Sequence[Any]) -> Any:
+def _give_results(form: Any, arrays: Sequence[Any]) -> Any:
     """Results in the form that the function gives them; an array of rank 0 is a number, as NumPy's are."""
     if isinstance(form, _Leaf):
         return arrays[form.number][()] if arrays[form.number].ndim == 0 else arrays[form.number]
     if isinstance(form, list):
-        return [_given(f, arrays) for f in form]
+        return [_give_results(f, arrays) for f in form]
     if isinstance(form, dict):
-        return {k: _given(f, arrays) for k, f in form.items()}
-    return tuple(_given(f, arrays) for f in form)
+        return {k: _give_results(f, arrays) for k, f in form.items()}
+    return tuple(_give_results(f, arrays) for f in form)
 
 
-def _traced(
+def _trace_function(
     function: Callable[..., Any], signature: inspect.Signature, form: Any, arrays: Sequence[Array]
 ) -> TracedFunction:
     """Run a function on arrays that note what happens to them.
@@ -336,8 +338,8 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> TracedFunc
     signature = signature_of(inner)
     bound = _bound(signature, args, kwargs)
     arrays: list[Array] = []
-    form = _taken(dict(bound.arguments), arrays)
-    return _traced(inner, signature, form, arrays)
+    form = _take_arrays(dict(bound.arguments), arrays)
+    return _trace_function(inner, signature, form, arrays)
 
 
 __all__ = ["Jitted", "Stats", "TracedFunction", "jit", "signature_of", "trace", "where_of"]

@@ -195,15 +195,15 @@ for _name, _upper in (("tril", 0), ("triu", 1)):
     implements(getattr(np, _name))(_triangle)
 
 
-def _filled(value: Any, t: Trace, x: Any, dtype: Any = None, **more: Any) -> Traced:
+def _fill_like(value: Any, t: Trace, x: Any, dtype: Any = None, **more: Any) -> Traced:
     x = t.lift(x)
     if more.get("shape") is not None:
         raise refusal("a function ending in _like with shape= cannot be traced")
     return Traced(t, broadcast_to(t, t.constant(value, np.dtype(dtype or x.dtype)), x.shape).name, own=True)
 
 
-implements(np.zeros_like, np.empty_like)(partial(_filled, 0))
-implements(np.ones_like)(partial(_filled, 1))
+implements(np.zeros_like, np.empty_like)(partial(_fill_like, 0))
+implements(np.ones_like)(partial(_fill_like, 1))
 implements(np.full_like)(
     lambda t, x, value, dtype=None, **more: broadcast_to(t, t.lift(value, np.dtype(dtype or x.dtype)), x.shape)
 )
@@ -262,10 +262,10 @@ def _getitem(t: Trace, x: Traced, key: Any) -> Any:
         keys.append(Ellipsis)
     place = next(n for n, k in enumerate(keys) if k is Ellipsis)
     keys[place : place + 1] = [slice(None)] * (x.ndim - len(plain))
-    return _picked(t, x, keys)
+    return _pick_elements(t, x, keys)
 
 
-def _picked(t: Trace, x: Traced, keys: Sequence[Any]) -> Traced:
+def _pick_elements(t: Trace, x: Traced, keys: Sequence[Any]) -> Traced:
     slices: dict[int, slice] = {}
     dropped: list[int] = []
     arrays: list[tuple[int, Any]] = []

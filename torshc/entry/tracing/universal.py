@@ -65,13 +65,13 @@ UFUNCS["invert"] = lambda t, x: t.add("Not" if x.dtype == np.bool_ else "Bitwise
 UFUNCS["log2"] = lambda t, x: t.add("Mul", t.add("Log", x), like(t, x, 1 / np.log(2)))
 UFUNCS["log10"] = lambda t, x: t.add("Mul", t.add("Log", x), like(t, x, 1 / np.log(10)))
 UFUNCS["exp2"] = lambda t, x: t.add("Pow", like(t, x, 2), x)
-UFUNCS["fmax"] = lambda t, a, b: _known(t, "Max", a, b)
-UFUNCS["fmin"] = lambda t, a, b: _known(t, "Min", a, b)
+UFUNCS["fmax"] = lambda t, a, b: _choose_known(t, "Max", a, b)
+UFUNCS["fmin"] = lambda t, a, b: _choose_known(t, "Min", a, b)
 UFUNCS["matmul"] = lambda t, a, b: t.add("MatMul", a, b)
 UFUNCS["hypot"] = lambda t, a, b: t.add("Sqrt", t.add("Add", t.add("Mul", a, a), t.add("Mul", b, b)))
 
 
-def _known(t: Trace, op: str, a: Traced, b: Traced) -> Traced:
+def _choose_known(t: Trace, op: str, a: Traced, b: Traced) -> Traced:
     """The larger or smaller of two, where one is no number the other."""
     if a.dtype.kind != "f":
         return t.add(op, a, b)

@@ -204,16 +204,16 @@ def _broadcast_dim(dims: list[Expr], shapes: Sequence[Shape], constraints: Const
 
 def _wider(a: Expr, b: Expr) -> Expr:
     """What two dimensions that fit become: the second where the first may be 1 and is; a known one is the first."""
-    if not is_runtime(a) or b in _joined(a):
+    if not is_runtime(a) or b in _dims_joined_in(a):
         return a
-    return b if a in _joined(b) else select(eq(a, 1), b, a)
+    return b if a in _dims_joined_in(b) else select(eq(a, 1), b, a)
 
 
-def _joined(d: Expr) -> list[Expr]:
+def _dims_joined_in(d: Expr) -> list[Expr]:
     """A dimension, and those that are all 1 where it is 1, as it is what they become together."""
     if d.op != "select" or d.args[0] is not eq(d.args[2], 1):
         return [d]
-    return [d, *_joined(d.args[1]), *_joined(d.args[2])]
+    return [d, *_dims_joined_in(d.args[1]), *_dims_joined_in(d.args[2])]
 
 
 def broadcast_into(shape: Shape, to: Shape, constraints: Constraints, what: str) -> Shape:

@@ -159,7 +159,7 @@ def _bounds(v: Value) -> tuple[int, int] | None:
         if x in seen:
             continue
         seen.add(x)
-        moved = _moved(x)
+        moved = _values_moved(x)
         pending += moved
         own = None if moved else _own_bounds(x)
         if own is not None:
@@ -169,7 +169,7 @@ def _bounds(v: Value) -> tuple[int, int] | None:
     return min(low for low, _ in found), max(high for _, high in found)
 
 
-def _moved(v: Value) -> list[Value]:
+def _values_moved(v: Value) -> list[Value]:
     """The values whose elements these are, where a node only moves them."""
     node = v.producer
     if node is None or v.const is not None:

@@ -75,7 +75,7 @@ def gradient_of(*kinds: type[Op] | str) -> Callable[[F], F]:
 
     Operators that are functions (`@pointwise`, `@composite`) are named by strings, as ONNX names them.
     """
-    return _noted(RULES, kinds)
+    return _note_in(RULES, kinds)
 
 
 def slopes_of(*kinds: type[Op] | str) -> Callable[[F], F]:
@@ -83,7 +83,7 @@ def slopes_of(*kinds: type[Op] | str) -> Callable[[F], F]:
 
     The function takes the change and the operands as elements, and the attributes as keywords.
     """
-    return _noted(SLOPES, kinds)
+    return _note_in(SLOPES, kinds)
 
 
 def parts_of(*kinds: type[Op] | str) -> Callable[[F], F]:
@@ -91,10 +91,10 @@ def parts_of(*kinds: type[Op] | str) -> Callable[[F], F]:
 
     The function takes the operator and its operands as tensors.
     """
-    return _noted(PARTS, kinds)
+    return _note_in(PARTS, kinds)
 
 
-def _noted(table: dict[type[Op], Any], kinds: Sequence[type[Op] | str]) -> Callable[[F], F]:
+def _note_in(table: dict[type[Op], Any], kinds: Sequence[type[Op] | str]) -> Callable[[F], F]:
     def note(function: F) -> F:
         for kind in kinds:
             table[REGISTRY["", kind] if isinstance(kind, str) else kind] = function

@@ -248,7 +248,7 @@ def _axes(source: SourceNode, x: Value, old: bool) -> tuple[ResizeAxis, ...]:
         raise ModelError(f"{source.op_type} of {x.type!r} needs a scale or a size for {len(which)} dimensions")
     policy = str(source.attribute("keep_aspect_ratio_policy", "stretch"))
     if sizes:
-        return _sized(source, x, which, sizes, policy, out)
+        return _axes_from_sizes(source, x, which, sizes, policy, out)
     for axis, scale in zip(which, values, strict=True):
         if not 0 < float(scale) < math.inf:
             raise ModelError(f"{source.op_type} with a scale of {scale}")
@@ -266,7 +266,7 @@ def _readable(source: SourceNode, x: Value, axes: tuple[ResizeAxis, ...]) -> tup
     return axes
 
 
-def _sized(
+def _axes_from_sizes(
     source: SourceNode, x: Value, which: list[int], sizes: Shape, policy: str, out: list[ResizeAxis]
 ) -> tuple[ResizeAxis, ...]:
     if policy == "stretch":

@@ -151,7 +151,7 @@ class GridSample(Op):
                     if self.padding_mode == "zeros":
                         within = within & inside(place, size)
                     if self.padding_mode == "reflection":
-                        place = self._reflected(element(place, F32), size).index()
+                        place = self._reflect(element(place, F32), size).index()
                     index.append(clamp(place, size))  # a select does not keep a gather from being made
                 return where(within, guarded(read, 0, (*at[:2], *index), sizes), 0)
 
@@ -174,7 +174,7 @@ class GridSample(Op):
         if self.padding_mode == "border":
             x = where(outside, clip(x, 0, extent - 1), x)
         elif self.padding_mode == "reflection":
-            x = self._reflected(x, size)
+            x = self._reflect(x, size)
         place, part = _split(x)
         one = element(1, x.dtype)
         if self.mode == "nearest":
@@ -188,7 +188,7 @@ class GridSample(Op):
         margin = 0.0 if self.align_corners else 0.5
         return element(-margin, kind), element(size, kind) - (1 - margin)
 
-    def _reflected(self, x: Scalar, size: Expr) -> Scalar:
+    def _reflect(self, x: Scalar, size: Expr) -> Scalar:
         """x folded back at both borders as often as it takes; a border of no extent takes all."""
         low, high = self._border(size, x.dtype)
         span = high - low

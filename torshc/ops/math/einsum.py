@@ -136,19 +136,19 @@ def as_matmul(op: Einsum, operands: list[Tensor]) -> Tensor | None:
         return None
 
     def grouped(v: Tensor, labels: str, groups: list[list[str]]) -> Tensor:
-        v = _ordered(v, [labels.index(c) for g in (batch, *groups) for c in g])
-        return _shaped(v, (*(sizes[c] for c in batch), *(product(sizes[c] for c in g) for g in groups)))
+        v = _reorder(v, [labels.index(c) for g in (batch, *groups) for c in g])
+        return _reshape_to(v, (*(sizes[c] for c in batch), *(product(sizes[c] for c in g) for g in groups)))
 
     matmul = grouped(operands[0], left, [rows, inner]) @ grouped(operands[1], right, [inner, columns])
     made = [*batch, *rows, *columns]
-    return _ordered(_shaped(matmul, tuple(sizes[c] for c in made)), [made.index(c) for c in op.result])
+    return _reorder(_reshape_to(matmul, tuple(sizes[c] for c in made)), [made.index(c) for c in op.result])
 
 
-def _ordered(v: Tensor, order: list[int]) -> Tensor:
+def _reorder(v: Tensor, order: list[int]) -> Tensor:
     return v if order == list(range(len(order))) else v.transpose(*order)
 
 
-def _shaped(v: Tensor, shape: Shape) -> Tensor:
+def _reshape_to(v: Tensor, shape: Shape) -> Tensor:
     return v if shape == v.shape else v.reshape(*shape)
 
 

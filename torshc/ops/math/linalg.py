@@ -191,7 +191,7 @@ def _matmul_gradient(op: MatMul, at: Backward) -> list[Tensor | None]:
     g = as_shape(at.gradient.cast(a.dtype), (*batch, rows, columns))
     found: list[Tensor | None] = [None, None]
     if at.wants(0):
-        found[0] = as_shape(sum_to(g @ _turned(right), left.shape), a.shape)
+        found[0] = as_shape(sum_to(g @ _transpose_matrices(right), left.shape), a.shape)
     if at.wants(1) and right.rank == 2 and left.rank > 2:
         count = const(1)
         for d in left.shape[:-1]:
@@ -200,7 +200,7 @@ def _matmul_gradient(op: MatMul, at: Backward) -> list[Tensor | None]:
     elif at.wants(1) and left.rank == right.rank == g.rank == 2:
         found[1] = as_shape(_joined(left, g, b), b.shape)
     elif at.wants(1):
-        found[1] = as_shape(sum_to(_turned(left) @ g, right.shape), b.shape)
+        found[1] = as_shape(sum_to(_transpose_matrices(left) @ g, right.shape), b.shape)
     return found
 
 
@@ -208,10 +208,10 @@ def _joined(a: Tensor, g: Tensor, b: Tensor) -> Tensor:
     """a' @ g; where b is transposed, as the transpose of what has the order of b's own operand."""
     maker = b.value.producer
     if maker is not None and maker.op.name == "Transpose":
-        return _turned(_turned(g) @ a)
-    return _turned(a) @ g
+        return _transpose_matrices(_transpose_matrices(g) @ a)
+    return _transpose_matrices(a) @ g
 
 
-def _turned(x: Tensor) -> Tensor:
+def _transpose_matrices(x: Tensor) -> Tensor:
     """The transposes of the matrices in a tensor."""
     return x.transpose(*range(x.rank - 2), x.rank - 1, x.rank - 2)

@@ -348,17 +348,17 @@ class Cast(Pointwise):
         (x,) = xs
         to = self.to
         if to.is_narrow and to.is_int:
-            return _stored((x.cast(I32) if x.dtype.is_float else x).cast(compute(to)), to.name)
+            return _store_and_load((x.cast(I32) if x.dtype.is_float else x).cast(compute(to)), to.name)
         value = x.cast(compute(to))
         if to is F8E8M0:
             value = abs(value)
             if self.saturate:
                 value = where(isinf(value), value, minimum(value, 2.0**127))
-            return _stored(value, to.name if self.round_mode == "down" else f"{to.name}_{self.round_mode}")
+            return _store_and_load(value, to.name if self.round_mode == "down" else f"{to.name}_{self.round_mode}")
         if to.name in LARGEST and self.saturate:
             value = clip(value, -LARGEST[to.name], LARGEST[to.name])
         # The model asks for it, so the rounding is done even where the result stays in a register.
-        return _stored(value, to.name) if to.is_storage else value
+        return _store_and_load(value, to.name) if to.is_storage else value
 
     def result(self, inputs: Inputs) -> DType:
         return self.to
@@ -385,7 +385,7 @@ class Cast(Pointwise):
         return source.emit(cls(dtype, saturate, mode if dtype is F8E8M0 else "up"), [x])
 
 
-def _stored(x: Scalar, how: str) -> Scalar:
+def _store_and_load(x: Scalar, how: str) -> Scalar:
     """What storing an element as a type and loading it again gives."""
     return scalar.function_named(f"as_{how}")(x)
 

@@ -83,7 +83,7 @@ class Reduce(Op):
         rank, operand = x.type.rank, source.input(1)
         if operand is not None and operand.type.rank == 1 and operand.type.static_shape is None and keepdims:
             source.fields(cls)
-            return [cls.over(source.builder, x, _marked(source.builder, operand, rank, bool(noop)))]
+            return [cls.over(source.builder, x, _mark_axes(source.builder, operand, rank, bool(noop)))]
         given = axes_operand(source)
         axes = known_axes(given or ())
         source.fields(cls)
@@ -106,7 +106,7 @@ def _at_run(source: SourceNode, kind: type[Reduce], x: Value, axes: Shape, keepd
     return out if keepdims else b.one(Reshape(without(x.shape, marked, rank - len(axes))), out)
 
 
-def _marked(b: Builder, axes: Value, rank: int, noop: bool) -> Shape:
+def _mark_axes(b: Builder, axes: Value, rank: int, noop: bool) -> Shape:
     """For each dimension, whether it is among the axes. Their number is run-time dependent too: 0 means all or none.
 
     A run refuses axes that are out of range or appear twice, as not each of them then marks one dimension more.

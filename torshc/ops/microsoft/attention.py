@@ -157,11 +157,11 @@ def q_attention(
 def by_head(q: Tensor, k: Tensor | None, v: Tensor | None, bias: Tensor | None, count: int) -> list[Tensor]:
     """Queries, keys and values, which are projected already, by head; a bias of all three is added to them."""
     if q.rank == 5:
-        given = _packed(q, 3)
+        given = _unpack_parts(q, 3)
     elif k is None:
         raise ModelError(f"attention of {q.type!r} without keys")
     elif k.rank == 5:
-        given = [q, *_packed(k, 2)]
+        given = [q, *_unpack_parts(k, 2)]
     elif v is None:
         raise ModelError(f"attention of {q.type!r} without values")
     else:
@@ -174,7 +174,7 @@ def by_head(q: Tensor, k: Tensor | None, v: Tensor | None, bias: Tensor | None, 
     return [x if x.rank == 4 else heads(x, count) for x in given]
 
 
-def _packed(x: Tensor, count: int) -> list[Tensor]:
+def _unpack_parts(x: Tensor, count: int) -> list[Tensor]:
     """The parts of x[B, S, H, count, D] as [B, S, H * D]."""
     if x.size(3) != count:
         raise ModelError(f"attention of packed {x.type!r}")

@@ -48,11 +48,11 @@ def fused_mat_mul(
 
     transBatchA, transBatchB: the first dimension of an operand stands before its last, and batches from the second.
     """
-    out = _flipped(a, transA, transBatchA) @ _flipped(b, transB, transBatchB)
+    out = _flip_axes(a, transA, transBatchA) @ _flip_axes(b, transB, transBatchB)
     return out if alpha == 1.0 else out * alpha
 
 
-def _flipped(x: Tensor, flip: int, batch: int) -> Tensor:
+def _flip_axes(x: Tensor, flip: int, batch: int) -> Tensor:
     order = list(range(x.rank))
     if batch and len(order) > 2:
         order = [*order[1:-1], 0, order[-1]]
@@ -64,7 +64,7 @@ def _flipped(x: Tensor, flip: int, batch: int) -> Tensor:
 composite("TransposeMatMul", DOMAIN)(fused_mat_mul)  # its older name
 
 
-def _activated(x: Tensor, alpha: float, beta: float, kind: str) -> Tensor:
+def _activate(x: Tensor, alpha: float, beta: float, kind: str) -> Tensor:
     """An activation whose parameters are attributes; 0 where they are absent, which is then ONNX's default."""
     wanted = len(_ACTIVATIONS.get(kind, ()))
     return activated(x, kind, [alpha, beta][:wanted] if alpha or beta else [])
@@ -80,7 +80,7 @@ def fused_mat_mul_activation(
     out = fused_mat_mul(
         a, b, alpha=alpha, transA=transA, transB=transB, transBatchA=transBatchA, transBatchB=transBatchB
     )
-    return _activated(out, activation_alpha, activation_beta, activation)
+    return _activate(out, activation_alpha, activation_beta, activation)
 
 
 @composite("FusedGemm", DOMAIN)
@@ -91,7 +91,7 @@ def fused_gemm(
 ) -> Tensor:  # fmt: skip
     """Gemm with an activation behind it."""
     out = read_node("Gemm", a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
-    return _activated(out, activation_alpha, activation_beta, activation)
+    return _activate(out, activation_alpha, activation_beta, activation)
 
 
 # -- convolutions and pools -------------------------------------------------------------------------------------------

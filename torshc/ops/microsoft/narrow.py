@@ -43,7 +43,7 @@ def mat_mul_n_bits(
     """
     if weight_prepacked or g_idx is not None:
         raise Unsupported("MatMulNBits of weights that are packed for one processor, or with g_idx")
-    stored, factors, offsets = (_known(v, k) for k, v in ((1, packed), (2, scales), (3, zeros)))
+    stored, factors, offsets = (_known_array(v, k) for k, v in ((1, packed), (2, scales), (3, zeros)))
     form = f"K={K}, N={N}, bits={bits}, block_size={block_size}"
     if block_size < 16 or K < 1 or N < 1 or scales.dtype is not x.dtype:
         raise ModelError(f"MatMulNBits of {x.type!r} with scales {scales.type!r} and {form}")
@@ -56,7 +56,7 @@ def mat_mul_n_bits(
     return y if bias is None else y + bias
 
 
-def _known(v: Tensor | None, k: int) -> Any:
+def _known_array(v: Tensor | None, k: int) -> Any:
     """Operand k as an array, None where it is absent.
 
     Raises:
@@ -100,7 +100,7 @@ def gather_block_quantized(
     """
     if data.dtype not in (U4, I4, U8):
         raise Unsupported(f"GatherBlockQuantized of {data.dtype!r} in {bits} bits")
-    numbers = _settled(data.value)
+    numbers = _find_constant(data.value)
     if numbers is None or (zero is not None and zero.value.const is None):
         raise Unsupported("GatherBlockQuantized whose data or zero points are known only at run time")
     axis, along = (axis_of(a, data.rank) for a in (gather_axis, quantize_axis))
@@ -124,10 +124,10 @@ def gather_block_quantized(
     return where(inside.reshape(*indices.shape, *(1,) * (y.rank - axis - indices.rank)), y, 0.0)
 
 
-def _settled(v: Value) -> np.ndarray[Any, Any] | None:
+def _find_constant(v: Value) -> np.ndarray[Any, Any] | None:
     """A constant, perhaps reshaped, as where embeddings are the weights of the last product; None otherwise."""
     node, shape = v.producer, v.type.static_shape
     if v.const is not None or node is None or not isinstance(node.op, Reshape) or shape is None:
         return v.const
-    found = _settled(node.operands[0])
+    found = _find_constant(node.operands[0])
     return None if found is None else found.reshape(shape)

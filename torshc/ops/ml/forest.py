@@ -43,7 +43,7 @@ def tables(
         ModelError: a branch or a leaf does not exist, or branches lead to each other.
     """
     depth = _depths(what, branches, leaves, roots)
-    plain = [_swapped(b) for b in branches]
+    plain = [_swap_branch(b) for b in branches]
     modes = {b[1] for b in plain}
     missing = any(b[3] for b in plain)
     compare = _NAMES[modes.pop()] if len(modes) == 1 else "any" if modes else "le"
@@ -67,7 +67,7 @@ def tables(
     return compare, missing, nodes, np.asarray([(k, depth.get(r, 0)) for k, r in enumerate(roots)], np.int32)
 
 
-def _swapped(b: Branch) -> Branch:
+def _swap_branch(b: Branch) -> Branch:
     """A branch with one of the modes "LT", "LEQ" and "EQ"."""
     feature, mode, value, lost, yes, no = b
     return (feature, _SWAPPED[mode], value, not lost, no, yes) if mode in _SWAPPED else b

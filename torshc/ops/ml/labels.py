@@ -172,10 +172,10 @@ def _by_place(source: SourceNode) -> Value:
     x, classes = source.required(0), list(source.attribute("classes_strings") or ())
     unknown = source.attribute("default_int64", -1), source.attribute("default_string", "_Unused")
     source.fields(LabelEncoder)
-    return _mapped(source.builder, x, classes, list(range(len(classes))), unknown)
+    return _map_labels(source.builder, x, classes, list(range(len(classes))), unknown)
 
 
-def _mapped(b: Builder, x: Value, strings: list[Any], numbers: list[int], unknown: tuple[int, Any]) -> Value:
+def _map_labels(b: Builder, x: Value, strings: list[Any], numbers: list[int], unknown: tuple[int, Any]) -> Value:
     """Strings to numbers, or numbers to strings, whichever x is not; of equal keys the first counts."""
     strings, numbers = strings[::-1], numbers[::-1]
     if x.dtype is STRING:
@@ -198,7 +198,7 @@ class CategoryMapper(Op):
         numbers = list(source.attribute("cats_int64s") or ())
         unknown = source.attribute("default_int64", -1), source.attribute("default_string", "_Unused")
         source.fields(cls)
-        return [_mapped(source.builder, x, strings, numbers, unknown)]
+        return [_map_labels(source.builder, x, strings, numbers, unknown)]
 
 
 @operator("OneHotEncoder", DOMAIN)

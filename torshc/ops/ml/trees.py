@@ -193,7 +193,7 @@ def _either(source: SourceNode, name: str) -> list[Any]:
     return plain or tensor
 
 
-def _based(source: SourceNode, out: Tensor, targets: int) -> Tensor:
+def _add_base(source: SourceNode, out: Tensor, targets: int) -> Tensor:
     base = _either(source, "base_values")
     if len(base) not in (0, 1, targets):
         raise ModelError(f"{source.op_type} with {len(base)} base values for {targets} targets")
@@ -213,7 +213,7 @@ class TreeEnsembleRegressor(Op):
         )
         targets = int(source.attribute("n_targets", 1))
         forest = _by_nodes(source, "target", targets == 1)
-        out = _based(source, forest.emit(source, x, targets, aggregate, F32), targets)
+        out = _add_base(source, forest.emit(source, x, targets, aggregate, F32), targets)
         source.fields(cls)
         return [transformed(out, transform).value]
 
@@ -239,7 +239,7 @@ class TreeEnsembleClassifier(Op):
         forest = _by_nodes(source, "class")
         if not labels or (count == 1 and labels[0] != 1):
             raise ModelError(f"TreeEnsembleClassifier of {x.type!r} with labels {labels}")
-        scores = _based(source, forest.emit(source, x, count, "SUM", F32), count)
+        scores = _add_base(source, forest.emit(source, x, count, "SUM", F32), count)
         source.fields(cls)
         if count <= 2 and len(classes) == 1:
             one = gather(scores, x.constant(np.asarray(list(classes), np.int64)), axis=1)

@@ -475,7 +475,7 @@ def _weights_by_products(x: Tensor, g: Tensor, shape: Shape, op: Conv | ConvWeig
         return None
     rest, count = range(2, x.rank), len(kernel)
     zeros, none = (const(0), const(0)), (const(0),) * count
-    data = _padded(x, (*zeros, *op.pads[:count]), (*zeros, *op.pads[count:]))
+    data = _pad_zeros(x, (*zeros, *op.pads[:count]), (*zeros, *op.pads[count:]))
     pixels = x.shape[0]
     for d in data.shape[2:]:
         pixels = pixels * d
@@ -486,8 +486,8 @@ def _weights_by_products(x: Tensor, g: Tensor, shape: Shape, op: Conv | ConvWeig
     for r, stride in zip(reach, strides, strict=True):
         most = most + stride * r
     rows = data.transpose(0, *rest, 1).reshape(pixels, x.shape[1])
-    rows = _padded(rows, zeros, (most, const(0)))
-    wide = _padded(g, (*zeros, *none), (*zeros, *map(const, reach)))
+    rows = _pad_zeros(rows, zeros, (most, const(0)))
+    wide = _pad_zeros(g, (*zeros, *none), (*zeros, *map(const, reach)))
     left = wide.transpose(1, 0, *rest).reshape(g.shape[1], pixels)
     made = []
     for tap in ndindex(*kernel):
@@ -499,7 +499,7 @@ def _weights_by_products(x: Tensor, g: Tensor, shape: Shape, op: Conv | ConvWeig
     return found.reshape(*shape)
 
 
-def _padded(x: Tensor, before: Shape, after: Shape) -> Tensor:
+def _pad_zeros(x: Tensor, before: Shape, after: Shape) -> Tensor:
     """Margins of zeros."""
     return apply_named("Pad", x, before=before, after=after)
 

@@ -88,7 +88,7 @@ class OnnxAttention(Op):
         # A query that only the future is hidden from sees a key.
         hides = mask is not None or left >= 0
         op = Attention(given.scale or 1 / math.sqrt(q.size(-1) or 1), causal=causal, masked=hides)
-        y = _grouped(op, q, k, v, added(terms))
+        y = _attend_in_groups(op, q, k, v, added(terms))
         results = [merged(y) if flat else y, identity(k), identity(v)]
         return [t.value for t in results[: source.outputs]]
 
@@ -105,7 +105,7 @@ def _bias(opset: int, mask: Tensor | None, q: Tensor, length: Expr) -> Tensor | 
     return bias
 
 
-def _grouped(op: Attention, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+def _attend_in_groups(op: Attention, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
     """The result [B, H, S, E]; several heads may share those of k and v, which then are not repeated in memory."""
     count, groups = q.size(1), k.size(1)
     assert count and groups

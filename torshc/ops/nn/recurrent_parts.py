@@ -59,20 +59,20 @@ def _recurrent_parts(op: Recurrent, x: Tensor, *rest: Tensor | None) -> list[Ten
     given: list[Tensor | None] = [*rest, *[None] * (7 - len(rest))]
     w, r, bias, lengths, h, c, peephole = given
     if op.layout:
-        x, h, c = x.transpose(1, 0, 2), _turned(h), _turned(c)
+        x, h, c = x.transpose(1, 0, 2), _put_batch_first(h), _put_batch_first(c)
     found = []
     for d in range(op.directions):
         own = [None if v is None else _of_direction(v, d).cast(wide) for v in (w, r, bias, h, c, peephole)]
         backward = op.direction == "reverse" or d == 1
         found.append(_direction(op, d, x.cast(wide), own, lengths, backward))
-    y = _stacked([each[0] for each in found], 1)
-    states = [_stacked([each[k] for each in found], 0) for k in range(1, 1 + op.states)]
+    y = _stack([each[0] for each in found], 1)
+    states = [_stack([each[k] for each in found], 0) for k in range(1, 1 + op.states)]
     if op.layout:
         y, states = y.transpose(2, 0, 1, 3), [s.transpose(1, 0, 2) for s in states]
     return [t.cast(kind) for t in (y, *states)]
 
 
-def _turned(state: Tensor | None) -> Tensor | None:
+def _put_batch_first(state: Tensor | None) -> Tensor | None:
     return None if state is None else state.transpose(1, 0, 2)
 
 
@@ -80,7 +80,7 @@ def _of_direction(v: Tensor, d: int) -> Tensor:
     return gather(v, v.constant(np.array(d)), axis=0)
 
 
-def _stacked(parts: Sequence[Tensor], axis: int) -> Tensor:
+def _stack(parts: Sequence[Tensor], axis: int) -> Tensor:
     shape = parts[0].shape
     return apply_named("Concat", *(p.reshape(*shape[:axis], 1, *shape[axis:]) for p in parts), axis=axis)
 
@@ -91,7 +91,7 @@ def _direction(
     """All h [T, N, H] of a direction, and the last states [N, H]."""
     w, r, bias, h, c, peephole = own
     assert w is not None and r is not None
-    x = _reversed(x, lengths) if backward else x
+    x = _reverse_steps(x, lengths) if backward else x
     gates, hidden = x @ w.transpose(1, 0), op.gates * op.hidden_size
     if bias is not None:
         gates = gates + bias.part(0, 0, hidden)
@@ -115,10 +115,10 @@ def _direction(
     steps = apply_named("Shape", x, start=0, end=1).reshape()
     *last, y = repeat(x.builder, steps.value, [s.value for s in starts], step, x.shape[0])
     ys = Tensor(x.builder, y)
-    return [_reversed(ys, lengths) if backward else ys, *(Tensor(x.builder, v) for v in last)]
+    return [_reverse_steps(ys, lengths) if backward else ys, *(Tensor(x.builder, v) for v in last)]
 
 
-def _reversed(x: Tensor, lengths: Tensor | None) -> Tensor:
+def _reverse_steps(x: Tensor, lengths: Tensor | None) -> Tensor:
     """Steps from the last to the first, of each sequence by its length."""
     if lengths is not None:
         return apply_op(ReverseSequence(batch_axis=1, time_axis=0), x, lengths.cast(I64))
@@ -146,21 +146,25 @@ class _Cell:
             return self._lstm(self.op, gates, states[0], states[1])
         if isinstance(self.op, GRU):
             return [self._gru(self.op, gates, states[0])]
-        return [self._activated(0, gates + self._recurrent(states[0], 0, 1))]
+        return [self._clip_and_activate(0, gates + self._recurrent(states[0], 0, 1))]
 
     def _lstm(self, op: LSTM, gates: Tensor, h: Tensor, c: Tensor) -> list[Tensor]:
         gates = gates + self._recurrent(h, 0, 4)
-        entered = self._activated(0, self._peeked(self._gate(gates, 0), 0, c))
-        kept = 1.0 - entered if op.input_forget else self._activated(0, self._peeked(self._gate(gates, 2), 2, c))
-        c = kept * c + entered * self._activated(1, self._gate(gates, 3))
-        shown = self._activated(0, self._peeked(self._gate(gates, 1), 1, c))
+        entered = self._clip_and_activate(0, self._add_peephole(self._gate(gates, 0), 0, c))
+        kept = (
+            1.0 - entered
+            if op.input_forget
+            else self._clip_and_activate(0, self._add_peephole(self._gate(gates, 2), 2, c))
+        )
+        c = kept * c + entered * self._clip_and_activate(1, self._gate(gates, 3))
+        shown = self._clip_and_activate(0, self._add_peephole(self._gate(gates, 1), 1, c))
         return [shown * self.functions[2](c), c]
 
     def _gru(self, op: GRU, gates: Tensor, h: Tensor) -> Tensor:
         both = gates.part(1, 0, 2 * self.size) + self._recurrent(h, 0, 2)
-        update, reset = self._activated(0, self._gate(both, 0)), self._activated(0, self._gate(both, 1))
+        update, reset = self._clip_and_activate(0, self._gate(both, 0)), self._clip_and_activate(0, self._gate(both, 1))
         inner = reset * self._recurrent(h, 2, 3) if op.linear_before_reset else self._recurrent(reset * h, 2, 3)
-        candidate = self._activated(1, self._gate(gates, 2) + inner)
+        candidate = self._clip_and_activate(1, self._gate(gates, 2) + inner)
         return (1.0 - update) * candidate + update * h
 
     def _recurrent(self, h: Tensor, first: int, last: int) -> Tensor:
@@ -172,9 +176,9 @@ class _Cell:
     def _gate(self, gates: Tensor, k: int) -> Tensor:
         return gates.part(1, k * self.size, (k + 1) * self.size)
 
-    def _peeked(self, x: Tensor, part: int, c: Tensor) -> Tensor:
+    def _add_peephole(self, x: Tensor, part: int, c: Tensor) -> Tensor:
         return x if self.peephole is None else x + c * self.peephole.part(0, part * self.size, (part + 1) * self.size)
 
-    def _activated(self, k: int, x: Tensor) -> Tensor:
+    def _clip_and_activate(self, k: int, x: Tensor) -> Tensor:
         limit = self.op.clip
         return self.functions[k](x if limit is None else clip(x, low=-limit, high=limit))

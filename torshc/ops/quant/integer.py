@@ -43,7 +43,7 @@ class IntegerMatMul(MatMul):
 
     def nest(self, node: Node, output: int) -> LoopNest:
         plain = super().nest(node, output)
-        return LoopNest(lambda at, inner, read: plain.term(at, inner, _widened(read)), plain.reduce, plain.combine)
+        return LoopNest(lambda at, inner, read: plain.term(at, inner, _read_as_i32(read)), plain.reduce, plain.combine)
 
 
 @operator("IntegerConv", "torshc")
@@ -78,7 +78,7 @@ def _as(v: Value, dtype: DType) -> Value:
     return Value(v.id, v.name, TensorType(dtype, v.shape))
 
 
-def _widened(read: Read) -> Read:
+def _read_as_i32(read: Read) -> Read:
     return lambda k, index: read(k, index).cast(I32)
 
 
@@ -91,7 +91,7 @@ def integer_matmul(x: Tensor, x_zero: Tensor | None, w: Tensor, w_zero: Tensor |
     if w.const is None or min(x.rank, w.rank) < 2:
         return centred(x, x_zero) @ centred(w, w_zero)
     weights = _Weights.of(w, w_zero)
-    x, x_offset = _unsigned(x, x_zero)
+    x, x_offset = _as_unsigned(x, x_zero)
     total = apply_op(IntegerMatMul(), x, weights.signed)
     if x_offset is not None:
         total = total - x_offset * weights.sums(-2)
@@ -120,7 +120,7 @@ def integer_conv(
     weights = _Weights.of(w, w_zero) if w.const is not None else None
     if weights is None or weights.known is None:
         return apply_op(IntegerConv(*fields), centred(x, x_zero), centred(w, w_zero))
-    x, offset = _unsigned(x, x_zero)
+    x, offset = _as_unsigned(x, x_zero)
     margin = () if offset is None else (offset.cast(U8),)
     total, *more = (apply_op(IntegerConv(*fields), x, _bytes(part, w), *margin) for part in _in_bytes(weights.known))
     for product in more:
@@ -169,7 +169,7 @@ def centred(x: Tensor, zero: Tensor | None) -> Tensor:
     return wide if zero is None else wide - to_i32(zero)
 
 
-def _unsigned(x: Tensor, zero: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def _as_unsigned(x: Tensor, zero: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Bytes as u8, and the zero point that goes with them in i32, None for 0."""
     if x.dtype is I8:
         x = (to_i32(x) + 128).cast(U8)

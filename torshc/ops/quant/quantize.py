@@ -239,7 +239,9 @@ def q_linear_mat_mul(
     return requantised(total, scales, parameter(y_zero, rows))
 
 
-def _convolved(source: SourceNode, x: Tensor, x_zero: Tensor | None, w: Tensor, w_zero: Tensor | None) -> Tensor:
+def _convolve_differences(
+    source: SourceNode, x: Tensor, x_zero: Tensor | None, w: Tensor, w_zero: Tensor | None
+) -> Tensor:
     """The convolution of the differences, in i32."""
     if x.rank != w.rank or x.rank < 3:
         raise ModelError(f"{source.op_type} of {x.type!r} with weights {w.type!r}")
@@ -261,7 +263,7 @@ class ConvInteger(Op):
     def read(cls, source: SourceNode) -> list[Value]:
         x, w = operand(source, 0), operand(source, 1)
         _check_bytes("ConvInteger", x, w)
-        return [_convolved(source, x, optional(source, 2), w, optional(source, 3)).value]
+        return [_convolve_differences(source, x, optional(source, 2), w, optional(source, 3)).value]
 
 
 @operator()
@@ -277,7 +279,7 @@ class QLinearConv(Op):
     def read(cls, source: SourceNode) -> list[Value]:
         x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (operand(source, k) for k in range(8))
         _check_bytes("QLinearConv", x, w, y_zero)
-        total, bias = _convolved(source, x, x_zero, w, w_zero), optional(source, 8)
+        total, bias = _convolve_differences(source, x, x_zero, w, w_zero), optional(source, 8)
         spatial = x.rank - 2
         if bias is not None:
             total = total + bias.reshape(*bias.shape, *(1,) * spatial)

@@ -309,7 +309,7 @@ class Dropout(Pointwise):
             chance = x.constant(np.asarray(share, np.float32))
             if ratio is not None:
                 chance = _number(Tensor(x.builder, ratio)).cast(F32)
-            y, mask = _dropped(source, x, chance)
+            y, mask = _drop_elements(source, x, chance)
             if training is not None and training.const is None and not always:
                 on = _number(Tensor(x.builder, training))
                 y, mask = where(on, y, x), mask | ~on
@@ -358,7 +358,7 @@ def _number(x: Tensor) -> Tensor:
     return x.reshape() if x.rank else x
 
 
-def _dropped(source: SourceNode, x: Tensor, chance: Tensor) -> tuple[Tensor, Tensor]:
+def _drop_elements(source: SourceNode, x: Tensor, chance: Tensor) -> tuple[Tensor, Tensor]:
     """Data and mask in training, with a ratio of rank 0."""
     mask = draw(source, x.shape, F32) >= chance
     return _kept(x, mask, chance), mask

@@ -381,7 +381,7 @@ class MaxUnpool(Formula):
 # Gathers and scatters that add are each other's adjoints.
 
 
-def _added(shape: Shape, indices: Tensor, updates: Tensor) -> Tensor:
+def _add_updates(shape: Shape, indices: Tensor, updates: Tensor) -> Tensor:
     """Zeros of a shape, with each update added at the place of its row of indices."""
     return apply_op(ScatterND("add"), updates.constant(0.0).expand(*shape), indices, updates)
 
@@ -394,7 +394,7 @@ def _gather_gradient(op: Gather, at: Backward) -> Tensor:
     first = range(axis, axis + indices.rank)
     rest = (*data.shape[:axis], *data.shape[axis + 1 :])
     updates = g.transpose(*first, *(k for k in range(g.rank) if k not in first)).reshape(count, *rest)
-    made = _added((data.shape[axis], *rest), indices.reshape(count, 1), updates)
+    made = _add_updates((data.shape[axis], *rest), indices.reshape(count, 1), updates)
     return made.transpose(*range(1, axis + 1), 0, *range(axis + 1, data.rank))
 
 
@@ -411,7 +411,7 @@ def _gather_nd_gradient(op: GatherND, at: Backward) -> Tensor:
     numbers = indices.range(0, batch, indices.dtype).reshape(batch, 1, 1).expand(batch, each, 1)
     rows = concat(numbers, indices.reshape(batch, each, op.depth), axis=2).reshape(batch * each, 1 + op.depth)
     updates = at.gradient.reshape(batch * each, *data.shape[b + op.depth :])
-    return _added((batch, *data.shape[b:]), rows, updates).reshape(*data.shape)
+    return _add_updates((batch, *data.shape[b:]), rows, updates).reshape(*data.shape)
 
 
 def _reduced_gradient(

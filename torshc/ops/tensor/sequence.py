@@ -225,13 +225,13 @@ class ConcatFromSequence(SequenceOp):
         dims, stacked = list(each.dims or ()), bool(fields.get("new_axis", 0))
         axis = axis_of(int(fields["axis"]), len(dims) + stacked, "the axis of ConcatFromSequence")
         if known is not None and not each.dtype.is_object:
-            parts = [_unsqueezed(source, v, axis) for v in known] if stacked else list(known)
+            parts = [_insert_axis(source, v, axis) for v in known] if stacked else list(known)
             return [concat(*(Tensor(source.builder, v) for v in parts), axis=axis).value]
         dims[axis : axis + (not stacked)] = [sequence.shape[0] if stacked else None]
         return emit(source, cls(axis, int(stacked)), [sequence], Partial(each.dtype, tuple(dims)))
 
 
-def _unsqueezed(source: SourceNode, x: Value, axis: int) -> Value:
+def _insert_axis(source: SourceNode, x: Value, axis: int) -> Value:
     return source.emit(Reshape((*x.shape[:axis], const(1), *x.shape[axis:])), [x])[0]
 
 

@@ -126,7 +126,7 @@ class Reshape(View):
     def read(cls, source: SourceNode) -> list[Value]:
         x = source.required(0)
         given = source.attribute("shape")
-        wanted = tuple(const(int(d)) for d in given) if given is not None else _wanted(source)
+        wanted = tuple(const(int(d)) for d in given) if given is not None else _read_wanted_shape(source)
         keep_zero = bool(source.attribute("allowzero", 0))
         source.fields(cls)
         if at_run(*(wanted or ())):
@@ -134,7 +134,7 @@ class Reshape(View):
         return source.emit(cls(resolve(x.shape, wanted or (), keep_zero)), [x])
 
 
-def _wanted(source: SourceNode) -> Shape | None:
+def _read_wanted_shape(source: SourceNode) -> Shape | None:
     """The shape operand of a Reshape; where its length is not known, that is the rank that the model states."""
     operand, rank = source.input(1), source.stated_rank
     if operand is not None and rank is not None and operand.type.static_shape is None and operand.type.rank == 1:

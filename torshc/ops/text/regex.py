@@ -85,7 +85,7 @@ Piece = Set | Assert | Sequential | Either | Repeat
 # ---- sets of code points ----
 
 
-def _united(ranges: Sequence[tuple[int, int]]) -> Ranges:
+def _unite_ranges(ranges: Sequence[tuple[int, int]]) -> Ranges:
     """The same code points in ascending order, each once."""
     out: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
@@ -99,7 +99,7 @@ def _united(ranges: Sequence[tuple[int, int]]) -> Ranges:
 def _others(ranges: Sequence[tuple[int, int]]) -> Ranges:
     """All other code points."""
     out, start = [], 0
-    for low, high in _united(ranges):
+    for low, high in _unite_ranges(ranges):
         if low > start:
             out.append((start, low - 1))
         start = high + 1
@@ -108,7 +108,7 @@ def _others(ranges: Sequence[tuple[int, int]]) -> Ranges:
 
 def _of(text: str) -> Ranges:
     """Ranges as text: pairs of their ends."""
-    return _united([(ord(a), ord(b)) for a, b in zip(text[::2], text[1::2], strict=True)])
+    return _unite_ranges([(ord(a), ord(b)) for a, b in zip(text[::2], text[1::2], strict=True)])
 
 
 _PERL = {"d": _of("09"), "s": _of("\t\n\f\r  "), "w": _of("09AZ__az")}
@@ -124,7 +124,7 @@ _ESCAPES = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
 @functools.cache
 def _category(name: str) -> Ranges:
     """The code points of a Unicode category, or of all whose names start so."""
-    return _united([(c, c) for c in range(_LAST + 1) if unicodedata.category(chr(c)).startswith(name)])
+    return _unite_ranges([(c, c) for c in range(_LAST + 1) if unicodedata.category(chr(c)).startswith(name)])
 
 
 @functools.cache
@@ -139,15 +139,15 @@ def _orbits() -> dict[int, tuple[int, ...]]:
 
 
 @functools.lru_cache(maxsize=1 << 10)
-def _folded(ranges: Ranges) -> Ranges:
+def _fold_case(ranges: Ranges) -> Ranges:
     """With all that differs in case only."""
     orbits = _orbits()
     if sum(high - low + 1 for low, high in ranges) < len(orbits):
         found = [c for low, high in ranges for c in range(low, high + 1) if c in orbits]
     else:
-        ends = [end for low, high in _united(ranges) for end in (low, high + 1)]
+        ends = [end for low, high in _unite_ranges(ranges) for end in (low, high + 1)]
         found = [c for c in orbits if bisect_right(ends, c) % 2]  # between the ends of a range
-    return _united([*ranges, *((c, c) for at in found for c in orbits[at])])
+    return _unite_ranges([*ranges, *((c, c) for at in found for c in orbits[at])])
 
 
 # ---- from text to pieces ----
@@ -166,7 +166,7 @@ class _Flags:
         return replace(self, **changes)
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     """A pattern, or the beginning of a long one."""
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
@@ -179,7 +179,7 @@ class _Parser:
         self.depth = 0
 
     def wrong(self, why: str) -> ModelError:
-        return ModelError(f"pattern {_shown(self.text)}, at {self.at}: {why}", "patterns are in the syntax of RE2")
+        return ModelError(f"pattern {_shorten(self.text)}, at {self.at}: {why}", "patterns are in the syntax of RE2")
 
     def take(self, expression: str) -> re.Match[str] | None:
         """What stands here, when it has this form."""
@@ -237,12 +237,12 @@ class _Parser:
         return [self.one(((ord(c), ord(c)),))]
 
     def one(self, ranges: Ranges) -> Set:
-        return Set(_folded(ranges) if self.flags.ignore_case else ranges)
+        return Set(_fold_case(ranges) if self.flags.ignore_case else ranges)
 
     def group(self) -> list[Piece]:
         for text, name in _FOREIGN.items():
             if self.text.startswith(text, self.at):
-                raise Unsupported(f"pattern {_shown(self.text)}: {name}, which RE2 does not have")
+                raise Unsupported(f"pattern {_shorten(self.text)}: {name}, which RE2 does not have")
         outer = self.flags
         if found := self.take(r"\(\?([imsU]*)(?:-([imsU]+))?([:)])"):
             self.flags = outer.set(found[1], True).set(found[2] or "", False)
@@ -267,9 +267,9 @@ class _Parser:
             facts = {"A": _AT_START, "z": _AT_END, "b": _WORD_EDGE, "B": _WORD_EDGE << _NOT}
             return [Assert(facts[found[1]])]
         if found := self.take(r"\\(?:[1-9]|k[<{'])"):
-            raise Unsupported(f"pattern {_shown(self.text)}: a backreference, which RE2 does not have")
+            raise Unsupported(f"pattern {_shorten(self.text)}: a backreference, which RE2 does not have")
         if self.take(r"\\C"):
-            raise Unsupported(f"pattern {_shown(self.text)}: \\C, single bytes of a text")
+            raise Unsupported(f"pattern {_shorten(self.text)}: \\C, single bytes of a text")
         return [self.one(self.code_class() or self.code())]
 
     def code_class(self) -> Ranges | None:
@@ -281,7 +281,7 @@ class _Parser:
             name = found[3] or found[4]
             ranges = ((0, _LAST),) if name == "Any" else _category(name) if len(name) <= 2 else ()
             if not ranges:
-                raise Unsupported(f"pattern {_shown(self.text)}: the character class {name!r}")
+                raise Unsupported(f"pattern {_shorten(self.text)}: the character class {name!r}")
             return _others(ranges) if (found[1] == "P") != (found[2] == "^") else ranges
         return None
 
@@ -323,7 +323,7 @@ class _Parser:
             if high[0][1] < low[0][0]:
                 raise self.wrong("a range from high to low")
             ranges.append((low[0][0], high[0][1]))
-        found_ranges = _folded(_united(ranges)) if self.flags.ignore_case else _united(ranges)
+        found_ranges = _fold_case(_unite_ranges(ranges)) if self.flags.ignore_case else _unite_ranges(ranges)
         return _others(found_ranges) if negated else found_ranges
 
     def end_of_range(self) -> Ranges:
@@ -421,7 +421,7 @@ def compile_pattern(pattern: str) -> np.ndarray[Any, Any]:
         ModelError: for a pattern that is none.
         Unsupported: for what RE2 does not have, scripts as classes, and patterns that grow too long.
     """
-    return _program(_parsed(pattern))
+    return _program(_parse(pattern))
 
 
 def compile_between(separators: Sequence[str]) -> np.ndarray[Any, Any]:
@@ -432,7 +432,7 @@ def compile_between(separators: Sequence[str]) -> np.ndarray[Any, Any]:
     """
     ranges: list[tuple[int, int]] = []
     for pattern in separators:
-        match _parsed(pattern):
+        match _parse(pattern):
             case Sequential((Set(found) | Repeat(Set(found), 1, None),)):
                 ranges += found
             case _:
@@ -440,7 +440,7 @@ def compile_between(separators: Sequence[str]) -> np.ndarray[Any, Any]:
     return _program(Repeat(Set(_others(ranges)), 1, None))
 
 
-def _parsed(pattern: str) -> Piece:
+def _parse(pattern: str) -> Piece:
     if len(pattern) > TEXT_MAX:
         raise Unsupported(f"a pattern of {len(pattern)} characters; at most {TEXT_MAX} are possible")
     parser = _Parser(pattern)

@@ -149,7 +149,7 @@ def reader(cls: type[Op], operands: Sequence[Value | None]) -> Callable[[SourceN
 # ---- text that is looked at ----
 
 
-def _joined(source: SourceNode) -> tuple[Value, Value, tuple[Expr | None, ...]]:
+def _broadcast_strings(source: SourceNode) -> tuple[Value, Value, tuple[Expr | None, ...]]:
     """Two operands of strings, and the dimensions they broadcast to; of two symbols the run decides which."""
     x, y = source.required(0), source.required(1)
     if x.dtype is not STRING or y.dtype is not STRING:
@@ -173,7 +173,7 @@ class StringConcat(Text):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        x, y, shape = _joined(source)
+        x, y, shape = _broadcast_strings(source)
         return emit(source, cls(), [x, y], Partial(STRING, shape))
 
 
@@ -186,7 +186,7 @@ class TextEqual(Text):
 
 
 def _equal(source: SourceNode) -> list[Value]:
-    x, y, shape = _joined(source)
+    x, y, shape = _broadcast_strings(source)
     return emit(source, TextEqual(), [x, y], Partial(BOOL, shape))
 
 

@@ -51,13 +51,13 @@ def _number(v: Tensor) -> Tensor:
     return v.reshape() if v.rank else v
 
 
-def _weighted(*terms: tuple[float, Tensor]) -> Tensor:
+def _sum_weighted(*terms: tuple[float, Tensor]) -> Tensor:
     """The sum of factors times values; a factor of 0 leaves a term out, as does 1 its product."""
     kept = [v if c == 1.0 else v * c for c, v in terms if c != 0.0]
     return reduce(Tensor.__add__, kept) if kept else terms[0][1] * 0.0
 
 
-def _shifted(x: Tensor, by: float) -> Tensor:
+def _add_number(x: Tensor, by: float) -> Tensor:
     return x + by if by else x
 
 
@@ -71,9 +71,9 @@ def adagrad(
     def step(rate: Tensor, count: Tensor, x: Tensor, gradient: Tensor, h: Tensor) -> list[Tensor]:
         if decay_factor:
             rate = rate / (count.cast(x.dtype) * decay_factor + 1.0)
-        g = _weighted((1.0, gradient), (norm_coefficient, x))
+        g = _sum_weighted((1.0, gradient), (norm_coefficient, x))
         h = h + g * g
-        root = _shifted(sqrt(h), epsilon)
+        root = _add_number(sqrt(h), epsilon)
         return [x - rate * g / root, h]
 
     return _each(source, rate, count, tensors, 3, step)
@@ -106,11 +106,11 @@ def adam(
         raise ModelError(f"Adam with alpha = {alpha} and beta = {beta}")
 
     def step(rate: Tensor, count: Tensor, x: Tensor, gradient: Tensor, v: Tensor, h: Tensor) -> list[Tensor]:
-        g = _weighted((1.0, gradient), (norm_coefficient, x))
-        v = _weighted((alpha, v), (1 - alpha, g))
-        h = _weighted((beta, h), (1 - beta, g * g))
-        move = adam_rate(rate, count, alpha=alpha, beta=beta) * v / _shifted(sqrt(h), epsilon)
-        return [_weighted((1 - norm_coefficient_post, x - move)), v, h]
+        g = _sum_weighted((1.0, gradient), (norm_coefficient, x))
+        v = _sum_weighted((alpha, v), (1 - alpha, g))
+        h = _sum_weighted((beta, h), (1 - beta, g * g))
+        move = adam_rate(rate, count, alpha=alpha, beta=beta) * v / _add_number(sqrt(h), epsilon)
+        return [_sum_weighted((1 - norm_coefficient_post, x - move)), v, h]
 
     return _each(source, rate, count, tensors, 4, step)
 
@@ -126,10 +126,10 @@ def momentum(
     """
 
     def step(rate: Tensor, count: Tensor, x: Tensor, gradient: Tensor, v: Tensor) -> list[Tensor]:
-        g = _weighted((1.0, gradient), (norm_coefficient, x))
+        g = _sum_weighted((1.0, gradient), (norm_coefficient, x))
         fresh = g if beta == 1.0 else where(count > 0, x.constant(beta), x.constant(1.0)) * g
-        v = _weighted((alpha, v), (1.0, fresh))
-        along = _weighted((1.0, g), (alpha, v)) if mode == "nesterov" else v
+        v = _sum_weighted((alpha, v), (1.0, fresh))
+        along = _sum_weighted((1.0, g), (alpha, v)) if mode == "nesterov" else v
         return [x - rate * along, v]
 
     return _each(source, rate, count, tensors, 3, step)

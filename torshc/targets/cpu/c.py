@@ -113,7 +113,7 @@ class Printer(IndexPrinter):
     ) -> str:
         """Statements of stores over one block of lanes (a partial one with `count` valid lanes)."""
         block = self._block(lane, count, accs, lanes)
-        stores = [self._unrounded(s) for s in stores]
+        stores = [self._drop_rounding(s) for s in stores]
         block.expect(*(s.value for s in stores), places=[s.offset for s in stores])
         # All values come first: a result may lie where another store's operand lies.
         values = [block.hold(s.value) if len(stores) > 1 else block.emit(s.value) for s in stores]
@@ -276,7 +276,7 @@ class Printer(IndexPrinter):
         block.lines.append(f"const {vector_type(e.dtype)} {name} = {text};")
         return indented(block.lines, indent)
 
-    def _unrounded(self, s: Store) -> Store:
+    def _drop_rounding(self, s: Store) -> Store:
         """A store without the rounding to its element type that comes before, since storing rounds."""
         rounds = s.value.op == f"as_{self.kernel.buffers[s.buffer].dtype.name}"
         return Store(s.buffer, s.offset, s.value.args[0]) if rounds else s

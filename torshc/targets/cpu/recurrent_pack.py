@@ -98,7 +98,7 @@ def _column(c: Columns) -> Column:
     return Column(panel, gate, unit, place, (gate + c.gates[0]) * c.hidden + hidden, hidden)
 
 
-def _guarded(unit: Expr, hidden: int, value: Expr) -> Expr:
+def _guard_unit(unit: Expr, hidden: int, value: Expr) -> Expr:
     return select(unit < const(hidden), value, const(0.0))
 
 
@@ -125,12 +125,12 @@ class Packer:
             return panels(take(array, rows).reshape(count, -1).T, tile.columns)
 
         if w.const is not None:
-            return _packed(w, f"input weights {phases} {tile.columns}", make, nbytes)
+            return _pack_weights(w, f"input weights {phases} {tile.columns}", make, nbytes)
         ordered = Temporary("input weights", self.owner, size * (4 * count))
         k = _index("k", size)
         for c in phases:
             at = _column(c)
-            value = _guarded(at.hidden, c.hidden, load(w, (self.direction, at.row, k), F32))
+            value = _guard_unit(at.hidden, c.hidden, load(w, (self.direction, at.row, k), F32))
             place = (self.direction * len(rows) + c.start + at.place) * size + k
             self._write((self.direction, at.panel, at.gate, at.unit, k), place, value, ordered)
         out = Temporary("panels of input weights", self.owner, nbytes)
@@ -146,9 +146,9 @@ class Packer:
 
         nbytes = const(4 * self.directions * c.count * c.hidden)
         if r.const is not None:
-            return _packed(r, f"state weights {c}", make, nbytes)
+            return _pack_weights(r, f"state weights {c}", make, nbytes)
         out, at, k = Temporary(f"state weights {c.start}", self.owner, nbytes), _column(c), _index("k", c.hidden)
-        value = _guarded(at.hidden, c.hidden, load(r, (self.direction, at.row, k), F32))
+        value = _guard_unit(at.hidden, c.hidden, load(r, (self.direction, at.row, k), F32))
         panel = (self.direction * c.panels + at.panel) * c.hidden + k
         place = panel * c.width + at.gate * c.units + at.unit
         self._write((self.direction, at.panel, k, at.gate, at.unit), place, value, out)
@@ -167,14 +167,14 @@ class Packer:
 
         nbytes = const(4 * self.directions * len(rows))
         if b.const is not None:
-            return _packed(b, f"biases {phases} {alone}", make, nbytes)
+            return _pack_weights(b, f"biases {phases} {alone}", make, nbytes)
         out = Temporary("biases", self.owner, nbytes)
         for c in phases:
             at = _column(c)
             own, state = (load(b, (self.direction, at.row + k), F32) for k in (0, half))
             if alone is not None:
                 state = select(call("eq", at.gate + c.gates[0], alone), const(0.0), state)
-            value = _guarded(at.hidden, hidden, own + state)
+            value = _guard_unit(at.hidden, hidden, own + state)
             place = self.direction * len(rows) + c.start + at.place
             self._write((self.direction, at.panel, at.gate, at.unit), place, value, out)
         return out
@@ -189,9 +189,9 @@ class Packer:
 
         nbytes = const(4 * self.directions * parts * wide)
         if source.const is not None:
-            return _packed(source, f"units {start} {parts} {hidden} {wide}", make, nbytes)
+            return _pack_weights(source, f"units {start} {parts} {hidden} {wide}", make, nbytes)
         out, part, unit = Temporary(f"units {source.id}", self.owner, nbytes), _index("g", parts), _index("u", wide)
-        value = _guarded(unit, hidden, load(source, (self.direction, part * hidden + unit + start), F32))
+        value = _guard_unit(unit, hidden, load(source, (self.direction, part * hidden + unit + start), F32))
         self._write((self.direction, part, unit), (self.direction * parts + part) * wide + unit, value, out)
         return out
 
@@ -216,7 +216,7 @@ class Packer:
         self.kernels.append(kernel)
 
 
-def _packed(source: Value, how: str, make: Callable[[Array], Array], nbytes: Expr) -> Packed:
+def _pack_weights(source: Value, how: str, make: Callable[[Array], Array], nbytes: Expr) -> Packed:
     size = as_int(nbytes)
     assert size is not None
     return Packed(source, how, lambda array: [make(array)], size, source.dtype)

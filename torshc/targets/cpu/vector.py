@@ -182,11 +182,11 @@ class Block(StatementPrinter):
                 text = yield e, variant
             name = self.fresh()
             zero = "{0}" if variant == VALUE else "0"
-            self.lines.extend([f"{kind} {name} = {zero};", f"if {_bracketed(test)} {{", *frame.lines])
+            self.lines.extend([f"{kind} {name} = {zero};", f"if {_bracket(test)} {{", *frame.lines])
             self.lines.extend([f"{name} = {text};", "}"])
             return name
         mask = yield scope.condition, VALUE
-        with self.inside(Frame(scope, mask=self._narrowed(mask))) as frame:
+        with self.inside(Frame(scope, mask=self._narrow_mask(mask))) as frame:
             text = yield e, variant
         self.lines.extend(frame.lines)
         return text if text.isidentifier() else self.declare(kind, text)
@@ -299,7 +299,7 @@ class Block(StatementPrinter):
             where = yield e.args[0], VALUE
         name, counted = self.fresh(), self._counted
         self.lines.append(f"{vector_type(e.dtype)} {name};")
-        self.lines.extend([f"if {_bracketed(head)} {{", *near.lines])
+        self.lines.extend([f"if {_bracket(head)} {{", *near.lines])
         self.lines.append(f"{name} = {self._call(f'load{self._n}', dtype, behind(f'b{number}', at), *counted)};")
         self.lines.extend(["} else {", *far.lines])
         self.lines.append(f"{name} = {self._call(f'gather{self._n}', dtype, f'b{number}', where, *counted)};")
@@ -312,9 +312,9 @@ class Block(StatementPrinter):
             return (yield from self._branch(e))
         if self.guards(e) and not self._mask and (ends := self._ends(condition)) and self._is_short(e):
             return (yield from self._split(e, *ends))
-        return (yield from self._masked(e))
+        return (yield from self._select_lanes(e))
 
-    def _masked(self, e: Expr) -> Text:
+    def _select_lanes(self, e: Expr) -> Text:
         """A choice that each lane makes."""
         condition, a, b = e.args
         mask = yield condition, VALUE
@@ -327,13 +327,13 @@ class Block(StatementPrinter):
         other = f"~{mask} & t_first_bool({self.count})" if self.count and not self._mask else f"~{mask}"
         values = []
         for guard, side, scope in zip((mask, other), (a, b), self.sides(e), strict=True):
-            inner = self._narrowed(guard) if self.reads(side) else self._mask
+            inner = self._narrow_mask(guard) if self.reads(side) else self._mask
             with self.inside(Frame(scope, mask=inner)) as frame:
                 values.append((yield side, VALUE))
             self.lines.extend(frame.lines)
         return f"t_select_{_register(e.dtype)}({mask}, {values[0]}, {values[1]})"
 
-    def _narrowed(self, guard: str) -> str:
+    def _narrow_mask(self, guard: str) -> str:
         """A mask of the lanes that are computed here and pass a guard."""
         text = f"{self._mask} & {guard}" if self._mask else guard
         return text if text.isidentifier() else self.declare("i32v", text)
@@ -372,9 +372,9 @@ class Block(StatementPrinter):
             with self.inside(Frame(scope)) as frame:
                 parts.append((frame, (yield side, VALUE)))
         with self.inside(Frame(self.frames[-1].scope)) as frame:
-            parts.append((frame, (yield from self._masked(e))))
+            parts.append((frame, (yield from self._select_lanes(e))))
         name = self.fresh()
-        heads = f"if {_bracketed(tests[0])} {{", f"}} else if {_bracketed(tests[1])} {{", "} else {"
+        heads = f"if {_bracket(tests[0])} {{", f"}} else if {_bracket(tests[1])} {{", "} else {"
         self.lines.append(f"{vector_type(e.dtype)} {name};")
         for head, (frame, text) in zip(heads, parts, strict=True):
             self.lines.extend([head, *frame.lines, f"{name} = {text};"])
@@ -423,7 +423,7 @@ def _power_of_two(e: Expr) -> int | None:
     return e.data.bit_length() - 1 if e.data.bit_count() == 1 else None
 
 
-def _bracketed(text: str) -> str:
+def _bracket(text: str) -> str:
     return text if text.startswith("(") else f"({text})"
 
 

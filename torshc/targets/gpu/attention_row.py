@@ -176,7 +176,7 @@ def attention_by_rows(group: Group, base: AttentionBase, machine: Machine) -> li
     splits = _splits(blocks, base.key.args[0], machine)
     if splits == 1:
         return [whole]
-    return [_partial(whole, group.id, splits), _joined(whole, group.id, splits)]
+    return [_partial(whole, group.id, splits), _join_parts(whole, group.id, splits)]
 
 
 def _suits_tensor_cores(base: AttentionBase) -> bool:
@@ -246,7 +246,7 @@ def _partial(kernel: GridAttentionRow, owner: int, splits: int) -> Kernel:
     return type(kernel).of(kernel, buffers=tuple(args.list), tasks=kernel.tasks * splits, **fields)
 
 
-def _joined(kernel: GridAttentionRow, owner: int, splits: int) -> Kernel:
+def _join_parts(kernel: GridAttentionRow, owner: int, splits: int) -> Kernel:
     """The parts of each query as one, with what follows."""
     args = Arguments(kernel)
     left = _left(kernel, owner, splits)

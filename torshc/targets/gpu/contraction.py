@@ -429,7 +429,7 @@ def _lower_tile(
         stores = [Store(add_operand(buffers, to, p.dtype, written=True), place, acc("acc", p.dtype))]
     else:
         stores = finish(group, node, p.result, p.space.index, buffers)
-    kernel = _tiled(node, p, terms, stores, buffers, tile, part)
+    kernel = _make_tiled(node, p, terms, stores, buffers, tile, part)
     if kernel is None:
         return None
     kernel = replace(kernel, nbytes=traffic(buffers.list, group.outputs if to is None else ()))
@@ -482,7 +482,7 @@ def _likely(size: Expr, guess: int) -> int:
     return max(guess, SEVERAL * max((c for atoms, c in poly_of(size).items() if atoms), default=0))
 
 
-def _tiled(
+def _make_tiled(
     node: Node, p: Problem, terms: Sequence[Term], stores: Sequence[Store], buffers: Buffers, tile: AnyTile, part: Expr
 ) -> ContractionKernel | None:
     a, b = terms

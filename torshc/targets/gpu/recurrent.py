@@ -232,7 +232,7 @@ class _Lowering(StepsLowering):
         phases = self.phases()
         weights, biases = self.recurrent_weights(), self.biases()
         count = as_int(batch)
-        kept = self._kept(count)
+        kept = self._count_kept_units(count)
         rows = (count or 1) if kept else min(ROWS, max(count or ROWS, 1))
         packed = not kept and op.hidden_size >= WARP * PACK and _whole(weights, op.hidden_size)
         threads = min(THREADS, op.hidden_size * WARP)
@@ -243,7 +243,7 @@ class _Lowering(StepsLowering):
             ring = len(self.buffers.list)
             memory = Temporary("ring", self.group.id, const(2 * 8 * op.directions * rows * op.hidden_size))
             self.buffers.list.append(Buffer(memory, I64, written=True))
-            before.append(_cleared(memory))  # in every run, as the counts of exchanges start again
+            before.append(_clear_kernel(memory))  # in every run, as the counts of exchanges start again
         kernel = GridRecurrent.of(
             self.base(self.gates, phases, const(op.directions)),
             phases=phases,
@@ -266,7 +266,7 @@ class _Lowering(StepsLowering):
         parts = const(kernel.blocks) if kernel.kept else ceil_div(self.row.args[0], rows)
         return replace(kernel, rows=rows, tasks=kernel.tasks * parts)
 
-    def _kept(self, batch: int | None) -> int:
+    def _count_kept_units(self, batch: int | None) -> int:
         """Hidden units whose weights a warp keeps, where blocks share a direction; 0 where one computes it alone."""
         op = self.op
         if not self.together or not batch or batch > TOGETHER_ROWS:
@@ -285,7 +285,7 @@ def _whole(weights: Strided, hidden: int) -> bool:
     return hidden % PACK == 0 and as_int(weights.steps[1]) == 1 and aligned
 
 
-def _cleared(memory: Temporary) -> Kernel:
+def _clear_kernel(memory: Temporary) -> Kernel:
     """The kernel that fills memory with zeros."""
     size = as_int(memory.nbytes)
     assert size is not None

@@ -107,12 +107,12 @@ def lower_grid_scan(group: Group, storage: Mapping[Value, Storage], machine: Mac
         return []
     scan = read_scan(group, storage)
     serial = scan.total.combine == "mul" and scan.total.term.dtype.is_float
-    whole = _finished(grid_scan(group, scan, not scan.after and not serial, THREADS))
+    whole = _set_threads(grid_scan(group, scan, not scan.after and not serial, THREADS))
     count = 1 if serial else _pieces(whole, machine.device)
     return [whole] if count == 1 else _in_pieces(whole, scan, group, machine.device, count)
 
 
-def _finished(kernel: GridScan) -> GridScan:
+def _set_threads(kernel: GridScan) -> GridScan:
     """The kernel with as many threads as its rows need, and its tasks."""
     size = kernel.length or as_int(kernel.time.args[0])
     if kernel.across and size is not None:
@@ -163,7 +163,7 @@ def _in_pieces(whole: GridScan, scan: Scan, group: Group, device: Device, count:
     if whole.across:
         earlier = axis("q0", piece.args[0])
         of_earlier = row_major([*whole.axes, earlier])
-        return [first, _finished(_started(kernel, sums, of_earlier, earlier))]
+        return [first, _set_threads(_make_starts(kernel, sums, of_earlier, earlier))]
     before = replace(
         whole,
         buffers=(Buffer(sums, dtype, written=False), Buffer(starts, dtype, written=True)),
@@ -175,10 +175,10 @@ def _in_pieces(whole: GridScan, scan: Scan, group: Group, device: Device, count:
         exclusive=True,
         across=True,
     )
-    return [first, _finished(before), _finished(_started(kernel, starts, place, None))]
+    return [first, _set_threads(before), _set_threads(_make_starts(kernel, starts, place, None))]
 
 
-def _started(kernel: GridScan, starts: Temporary, place: Expr, earlier: Expr | None) -> GridScan:
+def _make_starts(kernel: GridScan, starts: Temporary, place: Expr, earlier: Expr | None) -> GridScan:
     """The kernel that begins with what lies at a place of a buffer."""
     dtype = kernel.total.term.dtype
     return replace(

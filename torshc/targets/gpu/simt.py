@@ -108,7 +108,7 @@ class Statements(StatementPrinter):
         """Read every operand that a packet reads as a whole, before the loop over its elements."""
         if self.packet is None:
             return
-        found = (x for x in self._unguarded(roots) if x.op == "load" and isinstance(x.data, int))
+        found = (x for x in self._find_unguarded(roots) if x.op == "load" and isinstance(x.data, int))
         for e in dict.fromkeys(x for x in found if self.packet.steps(x.args[0])):
             assert isinstance(e.data, int)
             dtype = self.names.buffers[e.data].dtype
@@ -197,7 +197,7 @@ class Statements(StatementPrinter):
         for a in e.args:
             args.append((yield a, VALUE))
         if steps := conversions_of(e.op):
-            return _converted(args[0], steps, self.functions)
+            return _convert(args[0], steps, self.functions)
         name = f"{e.op}_{e.args[0].dtype.compute}"
         if name == "exp_low_f32" and "exp_f32" in self.library:
             name = "exp_f32"
@@ -243,7 +243,7 @@ class Statements(StatementPrinter):
             return self.conditional(test, sides[0][1], sides[1][1])
         return self.choose(self.type_of(e.dtype), test, sides)
 
-    def _unguarded(self, roots: Sequence[Expr]) -> Iterator[Expr]:
+    def _find_unguarded(self, roots: Sequence[Expr]) -> Iterator[Expr]:
         """Sub-expressions that are evaluated whatever the data: none below a select that guards an index."""
         pending, seen = list(roots), set[Expr]()
         while pending:
@@ -295,18 +295,18 @@ def constant(value: object, dtype: DType) -> str:
 def decode(text: str, dtype: DType, functions: dict[str, None]) -> str:
     """An element in memory as a register; `functions` gets what it calls."""
     if dtype.is_storage:
-        return _converted(text, [f"decode_{dtype.name}"], functions)
+        return _convert(text, [f"decode_{dtype.name}"], functions)
     return f"({text} != 0)" if dtype is BOOL else text
 
 
 def encode(text: str, dtype: DType, functions: dict[str, None]) -> str:
     """A register as an element in memory; `functions` gets what it calls."""
     if dtype.is_storage:
-        return _converted(text, [f"encode_{dtype.name}"], functions)
+        return _convert(text, [f"encode_{dtype.name}"], functions)
     return f"({text}) != 0" if dtype is BOOL else text
 
 
-def _converted(text: str, steps: Sequence[str], functions: dict[str, None]) -> str:
+def _convert(text: str, steps: Sequence[str], functions: dict[str, None]) -> str:
     functions |= dict.fromkeys(steps)
     return reduce(lambda inner, step: f"t_{step}({inner})", steps, text)
 

@@ -146,7 +146,7 @@ class Block(StatementPrinter, Ops):
                 text = _reg((yield e, variant))
             return self._chosen(test, [(frame, text), (Frame(scope), _zero(text.type))])
         mask = _reg((yield scope.condition, VALUE))
-        with self.inside(Frame(scope, mask=self._narrowed(mask))) as frame:
+        with self.inside(Frame(scope, mask=self._narrow_mask(mask))) as frame:
             text = _reg((yield e, variant))
         self.lines.extend(frame.lines)
         return text
@@ -218,12 +218,12 @@ class Block(StatementPrinter, Ops):
             place = self.at(f"%p{e.data}", kind, _reg((yield offset, INDEX)))
             if not mask:
                 return decode(self, self.load(place, kind, self.width), dtype)
-            return decode(self, self._masked("load", place, kind, self._masks[mask]), dtype)
+            return decode(self, self._load_masked("load", place, kind, self._masks[mask]), dtype)
         places = self.at(f"%p{e.data}", kind, self.splat(_reg((yield offset, VALUE)), self.width))
         every = self.splat(constant(True, "i1"), self.width)
-        return decode(self, self._masked("gather", places, kind, self._masks[mask] if mask else every), dtype)
+        return decode(self, self._load_masked("gather", places, kind, self._masks[mask] if mask else every), dtype)
 
-    def _masked(self, how: str, place: Reg, kind: str, mask: Reg) -> Reg:
+    def _load_masked(self, how: str, place: Reg, kind: str, mask: Reg) -> Reg:
         """Loads of the lanes whose mask is set; the others are 0 and their memory is not touched."""
         full = vector(kind, self.width)
         more = f"i32 {bytes_of(kind)}, {mask.typed}, {full} zeroinitializer"
@@ -248,13 +248,13 @@ class Block(StatementPrinter, Ops):
         mask = self.splat(mask, self.width)
         values = []
         for guard, side, scope in zip((mask, self.binary("xor", mask, 1)), (a, b), self.sides(e), strict=True):
-            inner = self._narrowed(guard) if self.reads(side) else self._mask
+            inner = self._narrow_mask(guard) if self.reads(side) else self._mask
             with self.inside(Frame(scope, mask=inner)) as frame:
                 values.append(_reg((yield side, VALUE)))
             self.lines.extend(frame.lines)
         return self.select(mask, *values)
 
-    def _narrowed(self, guard: Reg) -> str:
+    def _narrow_mask(self, guard: Reg) -> str:
         """The name of a mask of the lanes that are computed here and pass a guard."""
         guard = self.splat(guard, self.width)
         mask = self.binary("and", self._masks[self._mask], guard) if self._mask else guard
@@ -281,7 +281,7 @@ class Block(StatementPrinter, Ops):
         self.put(f"  br i1 {test}, label %{labels[0]}, label %{labels[1]}")
         for label, (frame, x) in zip(labels, sides, strict=True):
             self.put(f"{label}:")
-            with self._continued(frame):
+            with self._continue_in(frame):
                 self.set(slot, x)
             self.lines.extend(frame.lines)
             self.put(f"  br label %{end}")
@@ -289,7 +289,7 @@ class Block(StatementPrinter, Ops):
         return self.get(slot)
 
     @contextmanager
-    def _continued(self, frame: Frame) -> Iterator[None]:
+    def _continue_in(self, frame: Frame) -> Iterator[None]:
         with self.inside(frame):
             yield
 

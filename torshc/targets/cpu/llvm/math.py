@@ -50,7 +50,7 @@ def apply(ops: Ops, op: str, dtype: DType, result: DType, xs: Sequence[Reg]) -> 
     if op == "cast":
         return cast(ops, xs[0], dtype, result)
     if steps := conversions_of(op):
-        return reduce(partial(_converted, ops), steps, xs[0])
+        return reduce(partial(_convert, ops), steps, xs[0])
     if op in ("raw32", "raw64", "float32", "float64"):
         return ops.convert("bitcast", xs[0], register(result))
     if op in ("shl", "shr") and xs[1].number is not None and 0 <= xs[1].number < bits(xs[0].type):
@@ -63,10 +63,10 @@ def apply(ops: Ops, op: str, dtype: DType, result: DType, xs: Sequence[Reg]) -> 
         return ops.made(f"{instruction} {a.typed}, {b}", kind, a.lanes)
     if intrinsic := _INTRINSICS[own.kind].get(op):
         return ops.intrinsic(intrinsic, xs)
-    return _called(ops, op, own, ops.alike(*xs), kind)
+    return _call_function(ops, op, own, ops.alike(*xs), kind)
 
 
-def _called(ops: Ops, op: str, dtype: DType, xs: Sequence[Reg], kind: str) -> Reg:
+def _call_function(ops: Ops, op: str, dtype: DType, xs: Sequence[Reg], kind: str) -> Reg:
     """A formula or a function of the prelude, else of the C library; `kind` is the type of its result."""
     if (name := find(op, dtype)) is not None:
         f = Callee(name, dtype, xs[0].lanes)
@@ -84,7 +84,7 @@ def order(ops: Ops, x: Reg, dtype: DType) -> Reg:
     """An i64 in whose order elements come."""
     own = dtype.register
     if find("order", own) is not None:
-        x = _called(ops, "order", own, [x], f"i{bits(x.type)}")
+        x = _call_function(ops, "order", own, [x], f"i{bits(x.type)}")
     return ops.convert("sext" if own.kind in "fi" else "zext", x, "i64")
 
 
@@ -118,20 +118,20 @@ def decode(ops: Ops, x: Reg, dtype: DType) -> Reg:
     """An element as it lies in memory as a register."""
     if dtype is F16:
         return ops.convert("fpext", x, register(dtype))
-    return _called(ops, "decode", dtype, [x], register(dtype)) if dtype.is_storage or dtype is BOOL else x
+    return _call_function(ops, "decode", dtype, [x], register(dtype)) if dtype.is_storage or dtype is BOOL else x
 
 
 def encode(ops: Ops, x: Reg, dtype: DType) -> Reg:
     """A register as it lies in memory."""
     if dtype is F16:
         return ops.convert("fptrunc", x, memory(dtype))
-    return _called(ops, "encode", dtype, [x], memory(dtype)) if dtype.is_storage or dtype is BOOL else x
+    return _call_function(ops, "encode", dtype, [x], memory(dtype)) if dtype.is_storage or dtype is BOOL else x
 
 
-def _converted(ops: Ops, x: Reg, step: str) -> Reg:
+def _convert(ops: Ops, x: Reg, step: str) -> Reg:
     how, _, stored = step.partition("_")
     if stored not in DTYPES:
-        return _called(ops, step, F32, [x], register(F32))
+        return _call_function(ops, step, F32, [x], register(F32))
     return (decode if how == "decode" else encode)(ops, x, DTYPES[stored])
 
 

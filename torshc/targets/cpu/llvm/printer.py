@@ -62,16 +62,18 @@ class Printer(Writer):
 
     def integer(self, name: str, e: Expr) -> str:
         """An i64 of the value of an expression of signed integers."""
-        return self._named(name, self.convert("sext", self.value(e, None, 1), "i64"))
+        return self._name_register(name, self.convert("sext", self.value(e, None, 1), "i64"))
 
     def order(self, name: str, e: Expr) -> str:
         """An i64 in whose order values of an expression come."""
-        return self._named(name, order(self, self.value(e, None, 1), e.dtype))
+        return self._name_register(name, order(self, self.value(e, None, 1), e.dtype))
 
     def floats_of(self, name: str, e: Expr | float, lane: Expr, lanes: int, accs: str = "") -> str:
         """An expression of f32 over a block of lanes, as a register; `accs` begins the names of what it is made of."""
         value = e if isinstance(e, Expr) else const(e, F32)
-        return self._named(name, self.splat(self.value(value, lane, lanes, self._accs([value], accs, lanes)), lanes))
+        return self._name_register(
+            name, self.splat(self.value(value, lane, lanes, self._accs([value], accs, lanes)), lanes)
+        )
 
     def put_stores(self, stores: Sequence[Store], lane: Expr | None, lanes: int, accs: str = "") -> str:
         """Stores over a block of lanes; `accs` begins the names of the registers of f32 that they are made of."""
@@ -82,7 +84,7 @@ class Printer(Writer):
         names = dict.fromkeys(str(x.data) for x in walk(*values) if x.op == "acc")
         return {name: Reg(f"%{prefix}.{name}", "float", lanes) for name in names}
 
-    def _named(self, name: str, x: Reg) -> str:
+    def _name_register(self, name: str, x: Reg) -> str:
         self.put(f"  %{name} = bitcast {x.typed} to {x.full}")
         return self._written()
 

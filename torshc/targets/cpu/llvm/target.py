@@ -44,7 +44,7 @@ class LlvmTarget(CpuTarget):
     def lower(self, graph: Any, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
         kernels = super().lower(graph, group, storage)
         for kernel in kernels:
-            if reason := _refused(kernel):
+            if reason := _find_refusal(kernel):
                 raise NoKernel(f"the LLVM target has no {reason}")
         return kernels
 
@@ -113,7 +113,7 @@ def _whole(k: Kernel) -> Kernel:
     return replace(k, tap_block=k.taps, channel_block=k.size.ic) if isinstance(k, ConvKernel) else k
 
 
-def _refused(kernel: Kernel) -> str:
+def _find_refusal(kernel: Kernel) -> str:
     """What of a kernel cannot be written, or ""."""
     if kernel.kind not in _KINDS:
         return f"kernel of the kind {kernel.kind}"

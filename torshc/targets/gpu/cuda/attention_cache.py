@@ -100,15 +100,18 @@ def lower_cache(group: Group, storage: Mapping[Value, Storage], machine: Machine
     one = const(0)
     rows, width = as_int(q.shape[2]), as_int(q.shape[3])
     assert rows and width
-    query, new_key = _turned(group, (*batch, row, column), (*batch, one, column))
+    query, new_key = _rotate(group, (*batch, row, column), (*batch, one, column))
     read = [query, new_key, read_through(group, v, (*batch, one, column))]
     at = node.inputs[5]
     past = node.operands[3].shape[2]
     place = past if at is None else cast(load(at, batch[:1], at.dtype), I64)
     query, new_key, new_value, place = (buffers.resolve(e) for e in (*read, place))
-    old = [_walked(buffers.resolve(load(x, (*batch, key, column), x.dtype)), key, column) for x in node.operands[3:5]]
+    old = [
+        _rows_in_memory(buffers.resolve(load(x, (*batch, key, column), x.dtype)), key, column)
+        for x in node.operands[3:5]
+    ]
     stores = [buffers.store(x, (*batch, key, column), acc("x", F32)) for x in node.outputs[1:]]
-    grown = [_walked(load(s.buffer, (s.offset,), F32), key, column) for s in stores]
+    grown = [_rows_in_memory(load(s.buffer, (s.offset,), F32), key, column) for s in stores]
     result = buffers.store(node.outputs[0], (*batch, row, column), acc("acc", F32))
     points = product([a.args[0] for a in axes])
     cluster = _cluster(points, node.op.length, machine)
@@ -144,7 +147,7 @@ def lower_cache(group: Group, storage: Mapping[Value, Storage], machine: Machine
     ]
 
 
-def _turned(group: Group, queries: Index, new: Index) -> tuple[Expr, Expr]:
+def _rotate(group: Group, queries: Index, new: Index) -> tuple[Expr, Expr]:
     """A query's element and the new key's, turned where angles are given."""
     node = group.anchor
     assert node is not None and isinstance(node.op, CachedAttention)
@@ -171,7 +174,7 @@ def _turned(group: Group, queries: Index, new: Index) -> tuple[Expr, Expr]:
     return body(q, queries), body(k, new)
 
 
-def _walked(element: Expr, key: Expr, column: Expr) -> Strided:
+def _rows_in_memory(element: Expr, key: Expr, column: Expr) -> Strided:
     """A cache as rows in memory."""
     found = strided_operand(element, (key, column))
     if found is None or not whole_packets(found, PACK, PACK):

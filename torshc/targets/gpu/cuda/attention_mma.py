@@ -77,12 +77,12 @@ class MmaAttention(AttentionBase):
     @property
     def deep(self) -> int:
         """Columns of a query or key in shared memory."""
-        return _padded(self.depth)
+        return _pad_columns(self.depth)
 
     @property
     def wide(self) -> int:
         """Columns of a value in shared memory."""
-        return _padded(self.width)
+        return _pad_columns(self.width)
 
     @property
     def shared(self) -> int:
@@ -124,17 +124,17 @@ def suits_tensor_cores(base: AttentionBase) -> bool:
     return fits and (kinds == {F16} or kinds == {BF16}) and all(whole_packets(x, n, MMA_PACK) for x, n in columns)
 
 
-def _padded(columns: int) -> int:
+def _pad_columns(columns: int) -> int:
     return -(-columns // 16) * 16
 
 
 def _is_held(base: AttentionBase) -> bool:
-    return _padded(base.depth) <= MMA_HELD
+    return _pad_columns(base.depth) <= MMA_HELD
 
 
 def _bytes(base: AttentionBase, tile: MmaBand) -> int:
     """Shared memory of a band."""
-    deep, wide = _padded(base.depth), _padded(base.width)
+    deep, wide = _pad_columns(base.depth), _pad_columns(base.width)
     queries, tiles = tile.rows * (deep + 8), 2 * tile.keys * (deep + 8 + wide + 8)
     return 2 * (max(queries, tiles) if _is_held(base) else queries + tiles)
 

@@ -59,7 +59,7 @@ def _product(e: Expr, dtype: DType, replaced: set[Expr]) -> Expr | None:
             continue
         replaced.add(inner)
         erf = inner.op == "erf"
-        place = _scaled(inner.args[0], math.sqrt(2.0) if erf else 2.0)
+        place = _scale(inner.args[0], math.sqrt(2.0) if erf else 2.0)
         factors[k] = call(f"near_normal_{dtype.name}" if erf else "near_sigmoid", place)
         total = factors[0]
         for other in factors[1:]:
@@ -93,12 +93,12 @@ def _is_sum(e: Expr) -> bool:
     return e.op == "add" and len(e.args) == 2
 
 
-def _scaled(e: Expr, factor: float) -> Expr:
+def _scale(e: Expr, factor: float) -> Expr:
     """A value times a number; of one that is a multiple the number goes into that."""
     if e.op == "mul" and len(e.args) == 2:
         for x, by in (e.args, e.args[::-1]):
             if (number := _number(by)) is not None:
-                return _scaled(x, factor * number)
+                return _scale(x, factor * number)
     if e.op == "div" and (number := _number(e.args[1])):
-        return _scaled(e.args[0], factor / number)
+        return _scale(e.args[0], factor / number)
     return e if abs(factor - 1.0) < 2.0**-24 else call("mul", e, factor)

@@ -34,10 +34,10 @@ def in_blocks(kernel: RowKernel) -> RowKernel:
             sides[a] = side
             spared |= common
             left //= side
-    return _blocked(kernel, total, sides) if sides else kernel
+    return _make_blocked(kernel, total, sides) if sides else kernel
 
 
-def _blocked(kernel: RowKernel, total: Accumulator, sides: Mapping[Expr, int]) -> RowKernel:
+def _make_blocked(kernel: RowKernel, total: Accumulator, sides: Mapping[Expr, int]) -> RowKernel:
     outer = {a: axis(str(a.data), (as_int(a.args[0]) or 1) // side) for a, side in sides.items()}
     accumulators: list[Accumulator] = []
     stores: list[Store] = []
