@@ -169,7 +169,7 @@ TRAIN: Option = click.option(
     "--train",
     type=FILE,
     metavar="FILE",
-    help="Train the model's weights by the step in this file (YAML), for --target c.",
+    help="Train the model's weights by the step in this file (YAML), for --target c or cuda.",
 )
 PROFILE: Option = click.option("--profile", is_flag=True, help="Make the library time its kernels.")
 DIMS: Option = click.option(
