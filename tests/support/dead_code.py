@@ -29,6 +29,7 @@ DECORATORS = [
     "@*.group",
     "@_predicate",
     "@elementary",
+    "@aten",
 ]
 KEPT = {
     # called or read by name: onnx's Backend, click, ctypes, ONNX Runtime's options, dict's own; what is kept until its
@@ -41,8 +42,8 @@ KEPT = {
     "data_layout", "compile_seconds", "traces",
     # read by string.Template
     "braceidpattern",
-    # what programs of PyTorch have
-    "graph_signature",
+    # what programs of PyTorch have, ATen's operators are given, AOTAutograd reads
+    "graph_signature", "bias_sizes", "half_to_float", "_boxed_call",
     # what NumPy's arrays have
     "mT", "flatten", "subok", "casting",
     # fields of what is written as JSON as a whole

@@ -74,7 +74,8 @@ static int grow(t_observer *o) {
 static void write_rows(const t_observer *o, FILE *file) {
     fprintf(file, "torshc-profile 1\nmodel %s\nsizes", P->model);
     for (int32_t k = 0; k < P->symbols; k++)
-        fprintf(file, P->symbol[k].kind == T_DIM ? " %d.%d" : " %d[%d]", (int)P->symbol[k].input, (int)P->symbol[k].dim);
+        fprintf(file, P->symbol[k].kind == T_DIM ? " %d.%d" : " %d[%d]", (int)P->symbol[k].input,
+                (int)P->symbol[k].dim);
     fprintf(file, "\nothers %lld\n", (long long)o->others);
     for (size_t k = 0; k < o->capacity; k++) {
         const int64_t *row = o->rows + k * width();
@@ -133,9 +134,9 @@ static int name_files(t_observer *o, const char *path) {
     if (o->path && o->beside) {
         struct timespec at;
         clock_gettime(CLOCK_REALTIME, &at);
-        const int length =
-            snprintf(o->path, bytes, "%s%s%s.%ld-%llx%08lx%x", folder ? folder : "", folder ? "/" : "", path,
-                     (long)getpid(), (unsigned long long)at.tv_sec, (unsigned long)at.tv_nsec, atomic_fetch_add(&opened, 1));
+        const int length = snprintf(o->path, bytes, "%s%s%s.%ld-%llx%08lx%x", folder ? folder : "", folder ? "/" : "",
+                                    path, (long)getpid(), (unsigned long long)at.tv_sec, (unsigned long)at.tv_nsec,
+                                    atomic_fetch_add(&opened, 1));
         snprintf(o->beside, bytes, "%.*s.partial", length, o->path);
     }
     free(folder);

@@ -21,7 +21,8 @@ extern "C" {
 typedef int t_launcher(void *const *buf, const int64_t *dim, int64_t blocks, void *stream);
 
 struct t_run {
-    unsigned char *const *in, *const *out; /* on the device, like the next three; of a segment there, on the processor */
+    /* On the device, like the next three; of a segment there, on the processor. */
+    unsigned char *const *in, *const *out;
     unsigned char *weights, *state, *arena;
     unsigned char *scratch; /* of a segment on the processor */
     torshc_model *model;
