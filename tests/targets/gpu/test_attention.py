@@ -326,7 +326,7 @@ def test_views_before_and_behind_are_read_and_stored_through(shape: Shape, depth
     x = random(RNG, (batch, rows, 12 * depth))
     q, k, v = (p.reshape(batch, rows, 4, depth).transpose(0, 2, 1, 3) for p in np.split(x, 3, axis=2))
     close(program.run(x)[0], expected(q, k, v, scale=0.3).transpose(0, 2, 1, 3).reshape(batch, rows, -1), 1e-5)
-    assert len(program.kernels) == 1
+    assert all(isinstance(k, GridAttention) for k in program.kernels)  # several where a run's size chooses one
 
 
 def test_packets_only_where_they_are_whole() -> None:
@@ -366,7 +366,7 @@ def test_epilogue(rows: str | int, width: int) -> None:
     arrays = [random(RNG, sizes(shape, DIMS)) for _ in range(4)]
     assert bias.const is not None
     close(program.run(*arrays)[0], np.tanh(expected(*arrays[:3]) + bias.const) + arrays[3], 1e-5)
-    assert len(program.kernels) == 1
+    assert all(isinstance(k, GridAttention) for k in program.kernels)
 
 
 def test_epilogue_that_is_wanted_whole_and_in_halves() -> None:

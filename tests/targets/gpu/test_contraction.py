@@ -399,16 +399,16 @@ def test_convolution_by_groups(monkeypatch: pytest.MonkeyPatch, case: Case, spli
     assert {x for x in convolve(case, F16, HOPPER) if x != "map"} == {"contraction_group"}
 
 
-def test_tiles_of_an_unknown_number_of_images_are_those_of_several() -> None:
-    """Their sums are whole, where those of a short text are cut into pieces."""
+def test_sums_of_an_unknown_number_of_images_are_whole_for_many() -> None:
+    """Of few images sums may be cut into pieces; the kernel for any number beyond has no memory for these."""
     maker = Maker()
     x = maker.input("b", 256, 28, 28, layout=(0, 2, 3, 1), dtype=F16)
     weights = maker.constant(np.ones((256, 256, 3, 3), np.float16))
     pads = tuple(const(1) for _ in range(4))
     given = {"strides": (1, 1), "dilations": (1, 1), "group": 1, "pads": pads}
     y = maker.add("Conv", x, weights, layout=(0, 2, 3, 1), **given)
-    (kernel,) = GridProgram(maker.output(y), {"b": 2}, HOPPER).kernels
-    assert isinstance(kernel, GroupMmaKernel) and as_int(kernel.part.args[0]) == 1
+    kernels = [k for k in GridProgram(maker.output(y), {"b": 2}, HOPPER).kernels if isinstance(k, GroupMmaKernel)]
+    assert any(as_int(k.part.args[0]) == 1 for k in kernels)
 
 
 def test_what_groups_multiply() -> None:
