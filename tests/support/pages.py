@@ -2,8 +2,8 @@
 
 A block of JSON, C or Python that follows a file's name in backticks is that file. Other Python is run where it
 stands, with the names of the blocks before it. In a console block, lines after ``$`` are run by a shell, and the
-lines that follow are what they print; ``...`` stands for any number of lines. A block is left out when the paragraph
-before or after it says "Not run by the test".
+lines that follow are what they print; ``...`` stands for any number of lines, and at a line's end for its rest. A block
+is left out when the paragraph before or after it says "Not run by the test".
 """
 
 from __future__ import annotations
@@ -88,9 +88,15 @@ def lines(text: str) -> list[str]:
 
 def agree(expected: str, printed: str) -> bool:
     """Whether a command printed what the page says."""
-    parts = [r"(?:.*\n)*" if line == "..." else re.escape(line) + r"\n" for line in lines(expected)]
+    parts = [_pattern(line) for line in lines(expected)]
     here = printed.replace(f"{Path.cwd()}/", "")
     return re.fullmatch("".join(parts), "".join(line + "\n" for line in lines(here))) is not None
+
+
+def _pattern(line: str) -> str:
+    if line == "...":
+        return r"(?:.*\n)*"
+    return re.escape(line.removesuffix("...")) + (r".*\n" if line.endswith("...") else r"\n")
 
 
 def run(command: str) -> str:
