@@ -124,7 +124,7 @@ def test_convolutions_statistics_and_dropout(compiled_graphs: list[Any]) -> None
     assert len(compiled_graphs) == 2
 
 
-class Attending(torch.nn.Module):  # type: ignore[misc]
+class Attending(torch.nn.Module):  # type: ignore[misc]  # PyTorch is no dependency
     def __init__(self) -> None:
         super().__init__()
         self.words, self.norm = torch.nn.Embedding(11, 8), torch.nn.LayerNorm(8)
@@ -157,7 +157,7 @@ def test_channels_last_is_kept() -> None:
 
 
 def test_graph_breaks_keep_gradients() -> None:
-    class Turning(torch.nn.Module):  # type: ignore[misc]
+    class Turning(torch.nn.Module):  # type: ignore[misc]  # PyTorch is no dependency
         def __init__(self) -> None:
             super().__init__()
             self.first, self.second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 2)
@@ -180,7 +180,7 @@ def test_a_graph_that_is_kept_goes_back_again() -> None:
 
 
 def test_checkpoints() -> None:
-    class Twice(torch.nn.Module):  # type: ignore[misc]
+    class Twice(torch.nn.Module):  # type: ignore[misc]  # PyTorch is no dependency
         def __init__(self) -> None:
             super().__init__()
             self.inner = perceptron()

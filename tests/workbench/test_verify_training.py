@@ -5,18 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from click.testing import CliRunner
 from onnx import helper
 
 from tests.support.compilers import needed
 from tests.training.networks import model, write_step
+from torshc.base.errors import ConfigError, ModelError
 from torshc.base.options import CompileOptions
 from torshc.cli import cli
 from torshc.ops.core.gradient import RULES, Backward
 from torshc.ops.core.tensor import Tensor
 from torshc.ops.math.linalg import MatMul
-from torshc.workbench.verify_training import verify_training
+from torshc.workbench.verify_training import verify_training, widened
 
 STEP = "weights: '*'\nloss: cross_entropy\noptimizer: {adam: {learning_rate: 0.01}}\nclip_norm: 0.1\n"
 
@@ -63,6 +65,24 @@ def test_a_wrong_gradient_is_told(files: tuple[Path, Path], monkeypatch: pytest.
     verdict = verify_training(source, CompileOptions(train=step), dims={"batch": 9})
     bad = {o.name for o in verdict.outputs if "differences of the loss" in o.problem}
     assert not verdict.ok and {"w", "v"} <= bad and "loss" not in bad
+
+
+def test_files_are_read_as_the_compiler_reads_them(tmp_path: Path) -> None:
+    """A JSON graph is refused by name, and so is a weight in a file that lies elsewhere."""
+    (tmp_path / "m.json").write_text('{"inputs": {}, "outputs": [], "nodes": []}')
+    with pytest.raises(ConfigError, match="verify --train takes no JSON graph"):
+        widened(tmp_path / "m.json")
+    weights = {"w": np.ones((6, 4), np.float32)}
+    proto = onnx.load_from_string(
+        model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": [1, 6]}, {"y": [1, 4]}, weights, np.float32)
+    )
+    tensor = proto.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="../w.bin")
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    with pytest.raises(ModelError, match=r"\.\./w\.bin"):
+        widened(tmp_path / "m.onnx")
 
 
 def test_the_command_shows_each_weight(files: tuple[Path, Path]) -> None:

@@ -67,7 +67,7 @@ def _boxed(run: Call) -> Call:
         found: Sequence[Any] = run(values)
         return found
 
-    call._boxed_call = True  # type: ignore[attr-defined]
+    call._boxed_call = True  # type: ignore[attr-defined]  # how AOTAutograd tells these calls
     return call
 
 

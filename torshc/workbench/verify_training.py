@@ -21,6 +21,7 @@ from ..base.folders import scratch_folder
 from ..base.options import CompileOptions
 from ..base.safetensors import OWN
 from ..formats import load_graph
+from ..formats.files import onnx_proto
 from ..graph import Graph, Value
 from ..passes.interpret import run_graph
 from ..plan.partition import drop_unneeded
@@ -146,12 +147,12 @@ def widened(path: Path) -> bytes:
     """An ONNX model whose f32 are f64: weights, inputs, constants, and what nodes are told to make.
 
     Raises:
-        ConfigError: it is no ONNX model.
+        ConfigError: it is a JSON graph.
+        ModelError: it, or a file that it names, cannot be used.
     """
-    try:
-        model = onnx.load(path)
-    except Exception as e:  # protobuf's and onnx's own, of a file that the compiler has read: a JSON graph
-        raise ConfigError(f"{path}: verify --train needs an ONNX model", "write it as one") from e
+    model = onnx_proto(path)
+    if model is None:
+        raise ConfigError(f"{path}: verify --train takes no JSON graph", "write the model as ONNX")
     scales = {n.input[k] for n in model.graph.node for k in _SCALES.get(n.op_type, ()) if k < len(n.input)}
     for w in model.graph.initializer:
         if w.data_type == TensorProto.FLOAT and w.name not in scales:

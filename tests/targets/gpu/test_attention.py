@@ -284,7 +284,7 @@ def test_sizes_of_a_run_choose_bands() -> None:
         values = [m.input("b", "s", 64, dtype=F16) for _ in range(3)]
         program = GridProgram(m.output(attention(m, *values, scale=0.3)), {"b": 2, "s": length}, target)
         (launched,) = (x for x in program.launches if x.library is not None)
-        taken[length] = f"{launched.kernel.template} {launched.kernel.tile.rows}"  # type: ignore[attr-defined]
+        taken[length] = f"{launched.kernel.template} {launched.kernel.tile.rows}"  # type: ignore[attr-defined]  # of GridAttention
         given = [random(RNG, shape).astype(np.float16) for _ in range(3)]
         close(program.run(*given)[0].astype(np.float32), expected(*given, scale=0.3), 2**-9)
     assert (
