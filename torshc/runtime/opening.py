@@ -33,6 +33,8 @@ def _check_file(path: Path, sha256: str) -> None:
 
 _TRIES = 50  # to open a bundle that is replaced meanwhile
 _GAP = 0.01  # seconds to wait where there is none at the moment: not every system can exchange two folders in one step
+_LOOKS = 5  # for a bundle where none has been so far
+_TICK = 0.02  # seconds in which two times of change may be equal: a tick of the system's clock, and to spare
 
 
 def _identity(folder: Path) -> tuple[int, ...] | None:
@@ -43,6 +45,11 @@ def _identity(folder: Path) -> tuple[int, ...] | None:
         return None
     # A folder that is renamed has another time of change, so that one that went and came back is seen.
     return status.st_dev, status.st_ino, status.st_mtime_ns, place.st_ino, place.st_ctime_ns
+
+
+def _is_new(identity: tuple[int, ...]) -> bool:
+    """Whether a bundle came so lately that it may have gone and come back between two looks at it."""
+    return abs(time.time_ns() - identity[-1]) < _TICK * 1e9
 
 
 def load(
@@ -82,7 +89,7 @@ def load(
     path_of_profile = None if profile is None else os.fsencode(profile)
     failure = BundleError(f"{folder} keeps being replaced while it is opened")
     known = False  # whether there has been a bundle
-    for _ in range(_TRIES):
+    for tries in range(1, _TRIES + 1):
         seen = _identity(folder)
         known = known or seen is not None
         try:
@@ -91,7 +98,8 @@ def load(
                 return model
             model.close()
         except BundleError as error:
-            if _identity(folder) == seen and (seen or not known):
+            again = _is_new(seen) if seen else known or tries < _LOOKS
+            if _identity(folder) == seen and not again:
                 raise
             failure = error
             time.sleep(0 if seen else _GAP)
