@@ -20,8 +20,9 @@ from tests.pipeline.test_forms_loose import model
 from tests.support.nodes import numbers
 from torshc.base.errors import ConfigError, RunError
 from torshc.base.options import CompileOptions
+from torshc.bundle.package import file_sha256
 from torshc.explain import explain, to_text
-from torshc.pipeline.compiler import model_sha256, prepare
+from torshc.pipeline.compiler import prepare
 from torshc.pipeline.observed import observed_cases, read_profiles
 from torshc.runtime import Model
 
@@ -133,7 +134,7 @@ for n in range(1, 3000):
     subprocess.run([sys.executable, "-c", code], check=True, env=env)
     files = sorted(tmp_path.glob("seen.*"))
     assert len(files) == 3 and not [*tmp_path.glob("*.partial")]
-    seen = read_profiles([prefix], model_sha256(tmp_path / "m.onnx"))
+    seen = read_profiles([prefix], file_sha256(tmp_path / "m.onnx"))
     by_n = {(sizes[0][1], sizes[1][1]): runs for sizes, runs in seen.runs.items()}
     assert (by_n[3, 5], by_n[7, 5], by_n[2, 5]) == (100, 50, 4) and len(by_n) == 3 + 2048
     done = torshc.compile(tmp_path / "m.onnx", tmp_path / "n.tsc", observed=[prefix], budget={"observed": 1})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,10 @@ def load_graph(
         refuse_folder(Path(path))
     data = memoryview(path) if isinstance(path, bytes) else read_file(Path(path))
     refuse_foreign(data, None if isinstance(path, bytes) else Path(path))
+    digest = hashlib.sha256(data).hexdigest()
     read = import_json if _is_json_graph(data) else import_model
     graph = read(path, shapes, weights, loose, custom)
+    graph.file_sha256 = digest
     if not isinstance(path, bytes):
         graph.name = Path(path).stem  # exporters call every graph main_graph
     return graph

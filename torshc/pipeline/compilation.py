@@ -155,6 +155,7 @@ class Compilation:
         variants: forms for some sizes, the better first.
         custom: operators of the model that users declare.
         trained: what the library trains; None for one that runs the model.
+        model_sha256: of the model's file, without what lies beside it; empty where there was none.
     """
 
     name: str
@@ -186,6 +187,7 @@ class Compilation:
     variants: tuple[Variant, ...] = ()
     custom: tuple[type[Custom], ...] = ()
     trained: Trained | None = None
+    model_sha256: str = ""
 
     @property
     def forms(self) -> tuple[Compilation, ...]:

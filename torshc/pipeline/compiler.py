@@ -105,7 +105,7 @@ def _prepare(
         fast = _compile_form(graph, job, clock)
         again = None if isinstance(source, Graph) else partial(_form, source, job, clock, weights)
         if job.options.observed:
-            profile = read_profiles(job.options.observed, model_sha256(source))
+            profile = read_profiles(job.options.observed, fast.model_sha256)
             cases = {**dict(observed_cases(fast, profile)), **cases}
             fast = dataclasses.replace(fast, warnings=(*fast.warnings, *profile.notes))
         return _asking_for_what_it_uses(with_forms(fast, cases, loose, again))
@@ -280,6 +280,7 @@ def _compile_form(graph: Graph, job: Job, clock: Clock) -> Compilation:
         tolerances=tolerances,
         accuracy=accuracy,
         custom=graph.custom,
+        model_sha256=graph.file_sha256,
     )
     return with_pinned(done, options.kernels) if options.kernels is not None else done
 
@@ -338,7 +339,7 @@ def compile_model(
             arrays = (stored_parts(w, options.weights_dtype) for w in compilation.program.weights)
             weights = bundle.write_weights(arrays, embed=options.embed_weights)
         embedded = options.embed_weights and weights.bytes > 0
-        manifest = dataclasses.replace(manifest_of(*versions), model_sha256=model_sha256(source))
+        manifest = dataclasses.replace(manifest_of(*versions), model_sha256=versions[0].model_sha256)
         hosts = [_host(c, manifest, weights, embedded) for c in versions]
         library = ""
         if options.emit == "page":
@@ -354,13 +355,6 @@ def compile_model(
             bundle.add_text(SBOM, sbom_text(manifest, _hashes(source), bundle.folder))
         bundle.commit(manifest)
     return compilation
-
-
-def model_sha256(source: str | Path | bytes | Graph) -> str:
-    """SHA-256 of a model's file, without what lies beside it; empty for a graph."""
-    if isinstance(source, Graph):
-        return ""
-    return hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else file_sha256(Path(source))
 
 
 def _hashes(source: str | Path | bytes | Graph) -> dict[str, str]:
