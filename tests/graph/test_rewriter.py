@@ -154,8 +154,8 @@ def test_only_the_graph_package_changes_graphs(path: Path) -> None:
 
 
 def is_other(node: ast.expr) -> bool:
-    """Whether something is neither graph nor node: what is being made, the source of a node, or a script."""
-    return isinstance(node, ast.Name) and node.id in ("self", "source", "script")
+    """Whether something is neither graph nor node: what is being made, the source of a node, a script, or a group."""
+    return isinstance(node, ast.Name) and node.id in ("self", "source", "script", "group")
 
 
 def is_list(node: ast.expr) -> bool:

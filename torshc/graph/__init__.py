@@ -6,11 +6,11 @@ from .graph import Graph, Node, Partial, Shape, State, SymbolSource, TensorType,
 from .mark import Mark, RuleName
 from .part import copy_part
 from .patch import Patch, sort
-from .rewriter import Rewriter, learn, relayout, rewire
+from .rewriter import Rewriter, arrange, learn, relayout, rewire
 from .sizes import require_fit, require_shape
 
 __all__ = [
     "Builder", "Graph", "Mark", "Node", "Partial", "Patch", "Rewriter", "RuleName", "Shape", "State",
-    "SymbolSource", "TensorType", "Value", "copy_part", "data_of", "indices", "ints_of", "learn", "relayout",
+    "SymbolSource", "TensorType", "Value", "arrange", "copy_part", "data_of", "indices", "ints_of", "learn", "relayout",
     "require_fit", "require_shape", "rewire", "sort",
 ]  # fmt: skip

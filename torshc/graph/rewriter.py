@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ..base.errors import InternalError
@@ -77,6 +77,11 @@ def rewire(node: Node, inputs: tuple[Value | None, ...], op: Op | None = None) -
     """Give a node other operands, of which its operator, or another, makes results of the same types."""
     node.inputs = inputs
     node.op = op or node.op
+
+
+def arrange(graph: Graph, nodes: Iterable[Node]) -> None:
+    """Let a graph have these of its nodes, in this order, in which each stands behind those whose results it reads."""
+    graph.nodes[:] = [*nodes]
 
 
 def learn(value: Value, data: tuple[Expr, ...] | None, type: TensorType | None = None) -> None:

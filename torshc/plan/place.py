@@ -79,11 +79,11 @@ class _Placer:
         for v in self.graph.outputs:
             self._need(v)
         self._order()
-        for g in self.groups:
-            if not self.widened.isdisjoint(g.nodes):
-                used = {n for v in g.outputs if v.producer is not None for n in self._needed_members(v.producer)}
-                g.nodes = [n for n in g.nodes if n in used]
-            g.boundaries = [b for b in self.boundaries if b.consumer in g.nodes]
+        for group in self.groups:
+            if not self.widened.isdisjoint(group.nodes):
+                used = {n for v in group.outputs if v.producer is not None for n in self._needed_members(v.producer)}
+                group.nodes = [n for n in group.nodes if n in used]
+            group.boundaries = [b for b in self.boundaries if b.consumer in group.nodes]
         permits = self.permits
         return Plan(
             self.graph, permits.policy, self.groups, self._settle(), self.boundaries, permits.pairs, self.stored

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..graph import Graph, Value
+from ..graph import Graph, Value, arrange
 
 
 def bring_forward(graph: Graph, first: int, old: Collection[Value]) -> None:
@@ -28,4 +28,4 @@ def bring_forward(graph: Graph, first: int, old: Collection[Value]) -> None:
         behind.append(max((place.get(v, 0) for v in node.operands), default=0))
         place |= dict.fromkeys(node.outputs, behind[-1])
     order = sorted(range(len(graph.nodes)), key=lambda k: (behind[k], k))
-    graph.nodes[:] = [graph.nodes[k] for k in order]
+    arrange(graph, [graph.nodes[k] for k in order])

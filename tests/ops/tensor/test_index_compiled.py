@@ -116,11 +116,14 @@ def test_hostile_places_are_harmless(tmp_path: Path) -> None:
     graph.drop_demands()  # as for targets that cannot refuse a run in its midst
     compile_model(graph, bundle, CompileOptions(keep_intermediates=True))
     with torshc.load(bundle) as compiled:
-        plain = list(compiled.run(feeds).values())
+        plain = compiled.run(feeds)
     sanitize.rebuild(bundle, tmp_path / "work", found[0])
     (results,) = sanitize.run(bundle, [feeds], tmp_path, found[1])
-    for got, wanted in zip(results, plain, strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+    # Where a coordinate has no fraction left, which pixel its reflection meets is a matter of rounding.
+    vague = np.any(np.isfinite(feeds["grid"]) & (abs(feeds["grid"]) > 2**24), -1)[:, None]
+    for got, (name, wanted) in zip(results, plain.items(), strict=True):
+        unlike = vague if name == "y_reflection" else False
+        np.testing.assert_allclose(np.where(unlike, 0, got), np.where(unlike, 0, wanted), rtol=1e-4, atol=1e-5)
 
 
 def test_places_that_are_bounded_are_plain_sums(tmp_path: Path) -> None:

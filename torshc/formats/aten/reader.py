@@ -14,7 +14,7 @@ from typing import Any
 
 from ...base.errors import InternalError, ModelError, UnsupportedError
 from ...expr import BOOL, Expr, as_int, dim, dims_of
-from ...graph import Builder, Graph, Node, TensorType, Value
+from ...graph import Builder, Graph, Node, TensorType, Value, arrange
 from ...ops import Unsupported
 from ...ops.core.gradient import as_shape
 from ...ops.core.tensor import Tensor
@@ -371,7 +371,7 @@ class _Reader:
             if v.producer is not None and v.producer not in done:
                 done.add(v.producer)
                 stack += v.producer.operands
-        self.graph.nodes = [n for n in self.graph.nodes if n in done]
+        arrange(self.graph, [n for n in self.graph.nodes if n in done])
         inputs = [v for v in self.ports if v in used]
         bound = {d for v in inputs for d in v.shape}
         for name in self.seen:
