@@ -43,7 +43,8 @@
 #define T_JOIN3_(i, s) ((s) * (i) <= 3 * T_LAST_ ? (i) : T_IN_((s) * (i)-3 * T_LAST_))
 #define T_REVERSED_(i, s) (T_LAST_ - (i))
 #define T_HALVED_(i, s) ((i) / 2)
-#define T_DEF_STEPS(S, T, M) \
+/* Of integers of each width; other elements as wide are the same bits. */
+#define T_DEF_STEPS(S, T) \
     T_FN S##v t_part_##S##_(const void *p, int j) { return t_load_##S((const T *)p + j * T_LAST_); } \
     T_FN S##v t_load2_##S(const void *p) { return T_SHUFFLE_(T_JOIN1_, t_part_##S##_(p, 0), t_part_##S##_(p, 1), 2); } \
     T_FN S##v t_load3_##S(const void *p) { \
@@ -64,8 +65,25 @@
         return T_SHUFFLE_(T_HALVED_, v, v, 0); \
     } \
     T_FN S##v t_loadh_##S(const void *p) { return t_loadhn_##S(p, TORSHC_LANES); }
-T_EACH(T_DEF_STEPS)
+T_DEF_STEPS(i8, int8_t)
+T_DEF_STEPS(i16, int16_t)
+T_DEF_STEPS(i32, int32_t)
+T_DEF_STEPS(i64, int64_t)
 #undef T_DEF_STEPS
+#define T_DEF_STEPS_AS(S, U) \
+    T_FN S##v t_load2_##S(const void *p) { return (S##v)t_load2_##U(p); } \
+    T_FN S##v t_load3_##S(const void *p) { return (S##v)t_load3_##U(p); } \
+    T_FN S##v t_load4_##S(const void *p) { return (S##v)t_load4_##U(p); } \
+    T_FN S##v t_loadr_##S(const void *p) { return (S##v)t_loadr_##U(p); } \
+    T_FN S##v t_loadh_##S(const void *p) { return (S##v)t_loadh_##U(p); } \
+    T_FN S##v t_loadhn_##S(const void *p, int64_t n) { return (S##v)t_loadhn_##U(p, n); }
+T_DEF_STEPS_AS(u8, i8)
+T_DEF_STEPS_AS(u16, i16)
+T_DEF_STEPS_AS(u32, i32)
+T_DEF_STEPS_AS(f32, i32)
+T_DEF_STEPS_AS(u64, i64)
+T_DEF_STEPS_AS(f64, i64)
+#undef T_DEF_STEPS_AS
 #define T_DEF_STEPS_OF(N, S, U) \
     T_FN S##v t_load2_##N(const void *p) { return t_decode_##N(t_load2_##U(p)); } \
     T_FN S##v t_load3_##N(const void *p) { return t_decode_##N(t_load3_##U(p)); } \
