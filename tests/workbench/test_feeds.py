@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from torshc.base.errors import RunError
+from torshc.base.errors import ConfigError, RunError
 from torshc.runtime import ConditionSpec, Needs, SymbolSpec, TensorSpec, UseSpec
 from torshc.workbench.feeds import make_inputs, read_inputs
 
@@ -23,6 +23,20 @@ def test_a_wrong_key_of_an_archive_is_refused_with_the_right_one(tmp_path: Path)
     with pytest.raises(RunError, match=r"holds no array 'image'; did you mean 'images'|belongs"):
         read_inputs([f"image={tmp_path / 'a.npz'}:image"], [IMAGE, LABELS])
     assert [*read_inputs([f"image={tmp_path / 'a.npz'}:images"], [IMAGE, LABELS])] == ["image"]
+
+
+def test_the_remedy_lists_the_names_of_the_inputs() -> None:
+    with pytest.raises(RunError, match="there is no input 'z'") as caught:
+        read_inputs(["z=z.npy"], [IMAGE, LABELS])
+    assert caught.value.remedy == "the inputs are 'image', 'labels'"
+
+
+def test_a_size_that_contradicts_an_array_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "labels.npy", np.zeros(3, np.int64))
+    files = [f"labels={tmp_path / 'labels.npy'}"]
+    assert make_inputs([IMAGE, LABELS], files, {"n": 3}).dims == {"n": 3}
+    with pytest.raises(ConfigError, match="'n' is 3 in the inputs that are given, and 4 is asked for"):
+        make_inputs([IMAGE, LABELS], files, {"n": 4})
 
 
 def test_elements_that_are_sizes_fit_the_dimensions(tmp_path: Path) -> None:

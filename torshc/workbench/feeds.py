@@ -67,7 +67,7 @@ def read_inputs(words: Sequence[str], specs: Sequence[TensorSpec], kind: str = "
         file = word[len(name) + 1 :] if name is not None else word
         if name is None and "=" in word and not Path(word).exists():
             name, _, file = word.partition("=")
-            raise RunError(f"there is no {kind} {name!r}{did_you_mean(name, names)}", f"the {kind}s are {names}")
+            raise RunError(f"there is no {kind} {name!r}{did_you_mean(name, names)}", _list_names(names, kind))
         found.update(_read(name, file, by_name, kind))
     return found
 
@@ -83,7 +83,7 @@ def _read(name: str | None, file: str, specs: Mapping[str, TensorSpec], kind: st
             if name is None and len(names) != 1:
                 raise RunError(
                     f"{path} belongs to no {kind} by name, and there are several",
-                    f"write NAME={path}; the {kind}s are {names}",
+                    f"write NAME={path}; {_list_names(names, kind)}",
                 )
             name = name if name is not None else names[0]
             return {name: _read_sized(path, specs[name], partial(load_array, Path(path)))}
@@ -93,7 +93,7 @@ def _read(name: str | None, file: str, specs: Mapping[str, TensorSpec], kind: st
                     hint = did_you_mean(unknown[0], names)
                     raise RunError(
                         f"{path} holds {unknown[0]!r}, and there is no such {kind}{hint}",
-                        f"name its arrays as the {kind}s, which are {names}, or write NAME={path}:KEY for each",
+                        f"{_list_names(names, kind)}: name its arrays so, or write NAME={path}:KEY for each",
                     )
                 keys = {n: n for n in archive.names}
             else:
@@ -108,6 +108,10 @@ def _read(name: str | None, file: str, specs: Mapping[str, TensorSpec], kind: st
         raise RunError(
             f"{path} cannot be read as .npy or .npz: {reason}", "write it with numpy.save or savez"
         ) from error
+
+
+def _list_names(names: Sequence[str], kind: str) -> str:
+    return f"the {kind}s are {', '.join(map(repr, names))}"
 
 
 def _read_sized(path: str, spec: TensorSpec, read: Callable[[int | None], Array]) -> Array:
@@ -165,7 +169,8 @@ def make_inputs(
         needs: of the model; where the defaults do not satisfy its conditions, other sizes are taken.
 
     Raises:
-        ConfigError: `dims` names a dimension that the model does not have, or no sizes satisfy the conditions.
+        ConfigError: `dims` names a dimension that the model does not have, or contradicts an array; or no sizes satisfy
+            the conditions.
         RunError: a file cannot be read, or an input would not fit in memory.
     """
     needs = needs or Needs()
@@ -176,7 +181,14 @@ def make_inputs(
             hint = did_you_mean(name, symbols) or f"; it has {', '.join(map(repr, symbols)) or 'none'}"
             raise ConfigError(f"the model has no symbolic dimension {name!r}{hint}")
     sizes = {name: defaults[min(k, len(defaults) - 1)] for k, name in enumerate(symbols)}
-    fixed = {**_find_sizes(specs, given, needs), **(dims or {})}
+    shown = _find_sizes(specs, given, needs)
+    for name, size in (dims or {}).items():
+        if shown.get(name, size) != size:
+            raise ConfigError(
+                f"{name!r} is {shown[name]} in the inputs that are given, and {size} is asked for",
+                "leave its size out, or give inputs of that size",
+            )
+    fixed = {**shown, **(dims or {})}
     sizes |= fixed
     if needs.conditions or needs.preferences:
         from ..pipeline.fitting import fit_sizes  # start-up: a static model has no conditions
