@@ -333,6 +333,9 @@ def test_a_truncated_model_never_passes() -> None:
     for end in range(len(whole)):
         with pytest.raises((ModelError, UnsupportedError)):
             import_model(whole[:end])
+    with pytest.raises(ModelError, match="truncated") as caught:
+        import_model(whole[:-1])
+    assert caught.value.remedy == "check that the file was downloaded or exported completely"
 
 
 def test_missing_files_and_folders(tmp_path: Path) -> None:

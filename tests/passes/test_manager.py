@@ -70,7 +70,7 @@ def test_every_level_has_a_pipeline(level: int) -> None:
         ("passes:\n  - fold_constants: {budget_mib: big}\n", 2, "whole number"),
         ("passes:\n  - integer_products: {targets: c}\n", 2, "asks the target what it can do"),
         ("passes: 3\n", 1, "expected a list"),
-        ("passes:\n  - [\n", 3, "expected the node content"),
+        ("passes:\n  - [\n", 3, "not YAML: expected the node content"),
         ("passes:\n  - repeat: {at_most: 0, passes: []}\n", 2, "from 1 to 100"),
         ("a: &x [1]\nb: *x\n", 1, "aliases"),
         ("a: 1\na: 2\n", 2, "twice"),

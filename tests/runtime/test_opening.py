@@ -135,6 +135,8 @@ def test_what_is_wrong_is_said_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(BundleError, match="is not a folder"):
         load(tmp_path / "none.tsc")
     assert len(tries) == opening._LOOKS
+    with pytest.raises(BundleError, match=r"is not a torshc bundle: manifest\.json: No such file"):
+        load(tmp_path)
     tries.clear()
     place = tiny.write(tmp_path / "b.tsc")
     (place / "weights.bin").write_bytes(b"damaged")

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..base.arrays import Array, Cut, read_bytes
 from ..base.errors import ModelError, resource_error
-from .model import Misfit
+from .model import COMPLETE, Misfit
 
 _REMEDY = "compile again when nothing writes to it any more"
 _AT_ONCE = 16 << 20  # bytes
@@ -110,5 +110,5 @@ def read_file(path: Path) -> memoryview:
     except Misfit as e:
         raise ModelError(e.message, e.remedy) from e
     if not found:
-        raise ModelError(f"{path} is empty", "check that the file was downloaded or exported completely")
+        raise ModelError(f"{path} is empty", COMPLETE)
     return found

@@ -26,7 +26,7 @@ from . import _is_json_graph
 from .contents import read_file
 from .external import Folder, locate
 from .json_format import parse
-from .model import Misfit
+from .model import Misfit, truncated
 from .onnx_reader import _binary
 from .onnx_tensor import Tensors
 from .onnx_wire import strip
@@ -59,7 +59,7 @@ def _onnx_names(data: memoryview) -> Iterator[str]:
     try:
         model.ParseFromString(strip(_binary(data)).message)
     except (DecodeError, UnicodeDecodeError) as e:
-        raise Misfit("the file is truncated, or is not an ONNX model") from e
+        raise truncated() from e
     return (e.value for _, tensor in _external(model) for e in tensor.external_data if e.key == "location")
 
 
@@ -118,7 +118,8 @@ def onnx_proto(path: str | Path) -> ModelProto | None:
     except Misfit as e:
         raise ModelError(f"{path}: {e.message}", e.remedy) from e
     except (DecodeError, UnicodeDecodeError) as e:
-        raise ModelError(f"{path}: the file is truncated, or is not an ONNX model") from e
+        fault = truncated()
+        raise ModelError(f"{path}: {fault.message}", fault.remedy) from e
     return model
 
 

@@ -13,11 +13,17 @@ from ..expr import DType, const
 from ..graph import Partial
 
 Array = np.ndarray[Any, Any]
+COMPLETE = "check that the file was downloaded or exported completely"  # a remedy
 _SHOWN = 20  # mistakes
 
 
 class Misfit(ModelError):
     """A fault inside a model whose place the importer still has to add."""
+
+
+def truncated() -> Misfit:
+    """The error for bytes that end early or are no message of protobuf."""
+    return Misfit("the file is truncated, or is not an ONNX model", COMPLETE)
 
 
 def several(faults: Sequence[ModelError]) -> ModelError:

@@ -25,6 +25,7 @@ from .model import (
     SourceOp,
     TypeDecl,
     Unusable,
+    truncated,
 )
 from .onnx_tensor import Tensors, declared
 from .onnx_wire import DEPTH, strip
@@ -85,7 +86,7 @@ class _Reader:
         try:
             self.proto.ParseFromString(stripped.message)
         except (DecodeError, UnicodeDecodeError) as e:
-            raise Misfit("the file is truncated, or is not an ONNX model") from e
+            raise truncated() from e
         self.tensors = Tensors(stripped.chunks, folder)
 
     def model(self) -> SourceModel:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .model import Misfit
+from .model import Misfit, truncated
 
 LARGE = 1024  # bytes; smaller tensors stay in the message
 
@@ -75,7 +75,7 @@ def _message(data: memoryview, kind: str, chunks: list[memoryview], depth: int) 
         if wire == 2:
             size, at = _varint(data, at)
             if size > len(data) - at:
-                raise Misfit("the file is truncated, or is not an ONNX model")
+                raise truncated()
             part = data[at : at + size]
             at += size
             inner = _PATHS[kind].get(number)
@@ -99,7 +99,7 @@ def _message(data: memoryview, kind: str, chunks: list[memoryview], depth: int) 
         else:
             raise Misfit("the file is not an ONNX model")
         if at > len(data) or number == 0:
-            raise Misfit("the file is truncated, or is not an ONNX model")
+            raise truncated()
         out.append(bytes(data[start:at]))
     return out
 
@@ -120,7 +120,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
         if byte < 128:
             return value, at
         shift += 7
-    raise Misfit("the file is truncated, or is not an ONNX model")
+    raise truncated()
 
 
 def _encode(value: int) -> bytes:

@@ -16,6 +16,7 @@ from ..base.errors import ConfigError, did_you_mean
 
 _MAX_BYTES = 1 << 20
 _MAX_DEPTH = 32
+_CHECK = "check the indentation (spaces, no tabs), brackets and quotes"  # a remedy
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,7 @@ def parse_yaml(source: str, file: str, own: bool = False) -> Item:
         root = yaml.compose(source, Loader=_QUICK if own else yaml.SafeLoader)
     except yaml.MarkedYAMLError as e:
         line = e.problem_mark.line + 1 if e.problem_mark else 1
-        raise ConfigError(f"{file}:{line}: {e.problem or 'not YAML'}") from e
+        raise ConfigError(f"{file}:{line}: not YAML: {e.problem or e}", _CHECK) from e
     except (yaml.YAMLError, RecursionError) as e:
         raise ConfigError(f"{file}: not YAML: {str(e).splitlines()[0] if str(e) else 'nested too deep'}") from e
     return Item(None, file, 1) if root is None else _item(root, file, 0, set())

@@ -122,7 +122,7 @@ def read_manifest(folder: Path) -> RunInfo:
         if folder.is_file():
             model = f"if it is a model, compile it: torshc compile {folder} -o {folder.stem}.tsc"
             raise BundleError(f"{folder} is a file, and a bundle is a folder", f"{remedy}; {model}") from error
-        why = "is not a torshc bundle" if folder.is_dir() else "is not a folder"
+        why = f"is not a torshc bundle: {FILE}" if folder.is_dir() else "is not a folder"
         raise BundleError(f"{folder} {why}: {error.strerror or error}", remedy) from error
     except (ValueError, RecursionError) as error:
         raise BundleError(f"{path} is not JSON: {error}", REMEDY) from error

@@ -43,6 +43,7 @@ _GLIBC = ".2.17"  # of 2012: the oldest with clock_gettime in libc, and the firs
 _ZIG = re.compile(
     r"^Target: \S*-linux\d", re.MULTILINE
 )  # it alone names the kernel's version, whatever its wrapper's name
+_NAMED = "name a clang or gcc that is here (--cc, TORSHC_CC), or name none: the newest one is then taken"
 REMEDY = "either install one (apt install clang), or without root: pip install ziglang"
 
 
@@ -159,14 +160,14 @@ def _identify_command(cc: str) -> CCompiler:
     try:
         words = shlex.split(cc)
     except ValueError as error:
-        raise ToolchainError(f"--cc {cc!r} is not a command: {error}", REMEDY) from error
+        raise ToolchainError(f"--cc {cc!r} is not a command: {error}", _NAMED) from error
     if words == ["zig"] or words == ["ziglang"]:
         if compiler := _ziglang():
             return compiler
         raise ToolchainError(f"--cc {cc}: the ziglang package is not installed", "pip install ziglang")
     program = shutil.which(words[0]) if words else None
     if not program:
-        raise ToolchainError(f"--cc {cc!r}: no such program", REMEDY)
+        raise ToolchainError(f"--cc {cc!r}: no such program", _NAMED)
     programs = list(takewhile(lambda word: not word.startswith("-"), words))  # such as `ccache clang`; then flags
     return _identify(Path(programs[-1]).name, (str(Path(program).absolute()), *words[1:]))
 
@@ -184,7 +185,7 @@ def _identify(name: str, command: tuple[str, ...], env: tuple[tuple[str, str], .
         out = out if re.match(r"\d", number) else ""
     if status != 0 or not out.strip():
         said = "".join(f" ({line.strip()[:200]})" for line in err.splitlines()[:1])
-        raise ToolchainError(f"{shlex.join(command)} does not answer --version as clang or gcc do{said}", REMEDY)
+        raise ToolchainError(f"{shlex.join(command)} does not answer --version as clang or gcc do{said}", _NAMED)
     return CCompiler(name, command, out.splitlines()[0].strip(), env, kind=kind)
 
 
