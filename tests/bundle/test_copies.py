@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from torshc.bundle.copies import LOOPS, MOST, fewest, moved
+from torshc.bundle.copies import LOOPS, MOST, apply_copy, find_copies
 
 
 def panels(rows: int, columns: int, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -23,11 +23,11 @@ def panels(rows: int, columns: int, width: int) -> tuple[np.ndarray, np.ndarray]
 )
 def test_panels(rows: int, columns: int, width: int, count: int) -> None:
     source, place = panels(rows, columns, width)
-    found = fewest(source, place)
+    found = find_copies(source, place)
     assert len(found) == count
     given, to = np.random.default_rng(0).random(rows * columns), np.zeros(place.max() + 1)
     for copy in found:
-        moved(copy, given, to)
+        apply_copy(copy, given, to)
     np.testing.assert_array_equal(to[place], given[source])
     assert np.count_nonzero(to) == source.size
 
@@ -35,19 +35,19 @@ def test_panels(rows: int, columns: int, width: int, count: int) -> None:
 def test_gates_between_each_other() -> None:
     """Four gates in an order of their own: regular in the order of the elements alone."""
     source = np.arange(4 * 64 * 32).reshape(4, 4, 16, 32)[[0, 2, 3, 1]].transpose(1, 3, 0, 2).reshape(-1)
-    assert len(fewest(source, np.arange(source.size))) <= 4
+    assert len(find_copies(source, np.arange(source.size))) <= 4
 
 
 def test_what_has_no_order_is_given_up() -> None:
     source = np.random.default_rng(1).permutation(20_000)
-    assert len(fewest(source, np.arange(source.size))) > MOST
+    assert len(find_copies(source, np.arange(source.size))) > MOST
 
 
 def test_no_nest_is_deeper_than_the_library_takes() -> None:
     source = np.arange(2**12).reshape([2] * 12).transpose(*range(11, -1, -1)).reshape(-1)
-    found = fewest(source, np.arange(source.size))
+    found = find_copies(source, np.arange(source.size))
     assert max(len(copy.loops) for copy in found) == LOOPS
     to = np.zeros_like(source)
     for copy in found:
-        moved(copy, np.arange(source.size), to)
+        apply_copy(copy, np.arange(source.size), to)
     np.testing.assert_array_equal(to, source)

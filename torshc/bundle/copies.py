@@ -1,7 +1,7 @@
-"""Elements that go from one array to another, as a few nests of loops with constant steps.
+"""Which elements of one array go where in another, described by a few loop nests with constant steps.
 
-What packs a weight moves panels, blocks and rows, so thousands of elements are one nest, and padding is what no nest
-writes.
+Packing moves whole panels, blocks and rows of a weight, so that one nest covers thousands of elements. Padding is not
+copied: no nest writes it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-MOST = 4096  # copies of one weight; what takes more would make the library large
-_FEW = 32
+MOST = 4096  # nests for one weight; more would make the library large
+_FEW = 32  # nests for which no other order is tried
 
 Places = npt.NDArray[np.int64]
-LOOPS = 8  # of a nest; T_LOOPS_MAX
-_AT_ONCE = 1 << 20  # elements that are compared in one go
+LOOPS = 8  # loops of a nest at most; T_LOOPS_MAX
+_AT_ONCE = 1 << 20  # elements that are compared at once
 
 
 @dataclass(frozen=True)
 class Loop:
-    """``count`` rounds, each so many elements further in the two arrays."""
+    """A loop of ``count`` rounds, and the elements that each round steps by in the source and in the destination."""
 
     count: int
     source: int
@@ -36,7 +36,7 @@ class Copy:
     """A nest of loops around the copy of one element.
 
     Attributes:
-        source, place: the first element, in the one array and in the other.
+        source, place: index of the first element, in the source and in the destination.
         loops: the outermost first.
     """
 
@@ -45,11 +45,11 @@ class Copy:
     loops: tuple[Loop, ...]
 
 
-def fewest(source: Places, place: Places) -> list[Copy]:
-    """The nests that copy element ``source[i]`` to ``place[i]`` for all i; more than `MOST` where there is no order.
+def find_copies(source: Places, place: Places) -> list[Copy]:
+    """The nests that copy element ``source[i]`` to ``place[i]`` for all i; more than `MOST` where nothing is regular.
 
-    Packing is regular in the order of places (panels) or in that of the weight's own elements (gates, which lie between
-    each other).
+    Packing is regular in the order of the destination (panels), or in that of the weight itself (gates, whose elements
+    alternate).
     """
     found = [*islice(copies(source, place), _FEW + 1)]
     if len(found) <= _FEW:
@@ -78,7 +78,7 @@ def copies(source: Places, place: Places) -> Iterator[Copy]:
 
 
 def _nest(source: Places, place: Places) -> tuple[tuple[Loop, ...], int]:
-    """The loops around what comes first, and how many elements they copy."""
+    """The largest nest that begins with the first element, and how many elements it copies."""
     loops: list[Loop] = []
     size = 1
     while 2 * size <= source.size and len(loops) < LOOPS:
@@ -92,7 +92,7 @@ def _nest(source: Places, place: Places) -> tuple[tuple[Loop, ...], int]:
 
 
 def _rounds(places: Places, size: int, step: int) -> int:
-    """How many blocks of some size follow each other, each the one before it moved by ``step``."""
+    """How many blocks of ``size`` elements there are at the start, each the one before it plus ``step``."""
     whole = places.size // size
     blocks = places[: whole * size].reshape(whole, size)
     known, ahead = 1, max(1, 256 // size)
@@ -105,8 +105,8 @@ def _rounds(places: Places, size: int, step: int) -> int:
     return known
 
 
-def moved(copy: Copy, given: npt.NDArray[Any], to: npt.NDArray[Any], start: int = 0) -> None:
-    """Does a copy, as the library does it, from one flat array into another, whose first element is place ``start``."""
+def apply_copy(copy: Copy, given: npt.NDArray[Any], to: npt.NDArray[Any], start: int = 0) -> None:
+    """Copy, as the library does, from one flat array to another, whose first element has the index ``start``."""
     shape = [loop.count for loop in copy.loops]
     source = _view_strided(given[copy.source :], shape, [loop.source for loop in copy.loops])
     _view_strided(to[copy.place - start :], shape, [loop.place for loop in copy.loops])[...] = source

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ..expr import BF16, F16, F32, F64, DType
 from ..graph import Graph, Node, Value
 from ..passes.interpret import run_node
-from .copies import MOST, Copy, fewest, moved
+from .copies import MOST, Copy, apply_copy, find_copies
 from .host import NamedWeight
 from .program import Program, Weight
 from .stored import is_narrow
@@ -55,7 +55,7 @@ def named_weights(graph: Graph, program: Program, stored: str) -> tuple[NamedWei
             why.update(dict.fromkeys(roots, _COMPUTED))
             continue
         for v, (source, place) in places.items():
-            found.setdefault(v, []).extend(fewest(source, place + offset // v.dtype.size))
+            found.setdefault(v, []).extend(find_copies(source, place + offset // v.dtype.size))
     why |= {v: "its elements lie in no order" for v, nests in found.items() if len(nests) > MOST}
     return tuple(
         NamedWeight(
@@ -247,7 +247,7 @@ def _agree(some: Iterable[NamedWeight], values: Mapping[str, Array], before: Pro
         for copy, given in known:
             size = given.itemsize
             if offset <= copy.place * size < offset + old.nbytes:
-                moved(copy, given.view(f"u{size}"), got.view(f"u{size}"), offset // size)
+                apply_copy(copy, given.view(f"u{size}"), got.view(f"u{size}"), offset // size)
         if not np.array_equal(got, wanted):
             return False
     return True

@@ -27,7 +27,7 @@ from ..core.scalar import Scalar, where
 from ..core.source import SourceNode, Unsupported
 from ..core.tensor import Tensor, apply_op
 from ..nn.attention import Attention
-from ..nn.heads import added, heads, kept, merged, places, window
+from ..nn.heads import add_present, count_positions, hide_unseen, merge_heads, split_heads, window_mask
 from ..nn.norm import RMSNormalization
 from ..nn.rotary import rotated
 from ..tensor.parts import Pad
@@ -37,7 +37,7 @@ from .quantize import integers, scaled
 FILTER = -10000.0  # what a masked score gets by default
 
 
-def padding(mask: Tensor | None, like: Tensor, length: Expr, hidden: float) -> Tensor | None:
+def padding_mask(mask: Tensor | None, like: Tensor, length: Expr, hidden: float) -> Tensor | None:
     """What a mask of keys adds to the scores, [B, 1, S or 1, T].
 
     Args:
@@ -50,10 +50,10 @@ def padding(mask: Tensor | None, like: Tensor, length: Expr, hidden: float) -> T
     batch, constraints = like.shape[0], like.builder.graph.constraints
     if mask.rank in (2, 3):
         same_dim(mask.shape[-1], length, constraints, "the mask of keys")
-        return kept(mask.reshape(mask.shape[0], *(1,) * (4 - mask.rank), *mask.shape[1:]) > 0, like, hidden)
+        return hide_unseen(mask.reshape(mask.shape[0], *(1,) * (4 - mask.rank), *mask.shape[1:]) > 0, like, hidden)
     if mask.rank != 1 or _contradicts(mask.shape[0], batch):
         raise Unsupported(f"attention of {like.type!r} with a mask {mask.type!r}")
-    ends, column = mask, places(like, length).cast(mask.dtype)
+    ends, column = mask, count_positions(like, length).cast(mask.dtype)
     starts: Tensor | None = None
     if mask.shape[0] is batch * 2 and mask.shape[0] is not batch:
         ends, starts = mask.split(0, batch, batch)
@@ -62,7 +62,7 @@ def padding(mask: Tensor | None, like: Tensor, length: Expr, hidden: float) -> T
     seen = column < ends.reshape(batch, 1, 1, 1)
     if starts is not None:
         seen = seen & (column >= starts.reshape(batch, 1, 1, 1))
-    return kept(seen, like, hidden)
+    return hide_unseen(seen, like, hidden)
 
 
 def _contradicts(count: Expr, batch: Expr) -> bool:
@@ -78,31 +78,31 @@ def attend(
     """The result [B, S, H * D] of q[B, H, S, D], k and v, whose first T - S positions are from the past.
 
     Args:
-        mask: as of :func:`padding`.
+        mask: as of :func:`padding_mask`.
         bias: added to the scores.
         hidden: score where the mask hides a key.
         scale: factor on the scores; 0 for 1 / sqrt(D).
     """
     length, width = k.shape[2], q.size(-1)
-    terms = [padding(mask, q, length, hidden), bias]
+    terms = [padding_mask(mask, q, length, hidden), bias]
     if causal and as_int(length - q.shape[2]) != 0:
-        terms.append(window(q, length, length - q.shape[2], -1, 0))
+        terms.append(window_mask(q, length, length - q.shape[2], -1, 0))
         causal = 0
-    total = added(terms)
+    total = add_present(terms)
     if not width:
         raise ModelError(f"attention of heads {q.type!r}")
-    return merged(apply_op(Attention(scale or 1 / math.sqrt(width), causal=bool(causal)), q, k, v, total))
+    return merge_heads(apply_op(Attention(scale or 1 / math.sqrt(width), causal=bool(causal)), q, k, v, total))
 
 
-def projected(qkv: Tensor, sizes: Sequence[int], count: int) -> list[Tensor]:
+def split_projection(qkv: Tensor, sizes: Sequence[int], count: int) -> list[Tensor]:
     """Queries, keys and values by head, which stand side by side in qkv[B, S, ..]."""
     width = qkv.size(-1) if qkv.rank == 3 else None
     if width is None or len(sizes) not in (0, 3) or (sizes and sum(sizes) != width) or (not sizes and width % 3):
         raise ModelError(f"attention of queries, keys and values {qkv.type!r} of sizes {list(sizes)}")
-    return [heads(x, count) for x in qkv.split(2, *(sizes or (width // 3,) * 3))]
+    return [split_heads(x, count) for x in qkv.split(2, *(sizes or (width // 3,) * 3))]
 
 
-def joined(past: Tensor | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def join_past(past: Tensor | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Keys and values behind those of past[2, B, H, P, D], and both as [2, B, H, T, D]."""
     if past is not None:
         if past.rank != 5:
@@ -131,8 +131,8 @@ def self_attention(
     if do_rotary or past_present_share_buffer or past_length is not None:
         raise Unsupported("Attention with rotary positions or a past that shares its memory with the present")
     qkv = x @ weights
-    q, k, v = projected(qkv if bias is None else qkv + bias, qkv_hidden_sizes, num_heads)
-    k, v, present = joined(past, k, v)
+    q, k, v = split_projection(qkv if bias is None else qkv + bias, qkv_hidden_sizes, num_heads)
+    k, v, present = join_past(past, k, v)
     if source.outputs > 1 and present is k:
         raise Unsupported("Attention whose keys and values differ in size, with a present")
     return [attend(q, k, v, mask, addend, mask_filter_value, scale, unidirectional), present]
@@ -149,8 +149,8 @@ def q_attention(
     if do_rotary or past_present_share_buffer:
         raise Unsupported("QAttention with rotary positions or a past that shares its memory with the present")
     qkv = scaled(integers(x, x_zero, weights, weight_zero), x_scale, weight_scale, bias)
-    q, k, v = projected(qkv, (), num_heads)
-    k, v, present = joined(past, k, v)
+    q, k, v = split_projection(qkv, (), num_heads)
+    k, v, present = join_past(past, k, v)
     return [attend(q, k, v, mask, None, mask_filter_value, scale, unidirectional), present]
 
 
@@ -171,7 +171,7 @@ def by_head(q: Tensor, k: Tensor | None, v: Tensor | None, bias: Tensor | None, 
     if bias is not None:
         shifts = bias.split(0, *(x.shape[-1] * (x.shape[1] if x.rank == 4 else 1) for x in given))
         given = [x if x.rank == 4 else x + s for x, s in zip(given, shifts, strict=True)]
-    return [x if x.rank == 4 else heads(x, count) for x in given]
+    return [x if x.rank == 4 else split_heads(x, count) for x in given]
 
 
 def _unpack_parts(x: Tensor, count: int) -> list[Tensor]:
@@ -217,13 +217,13 @@ def rotary_embedding(
     if flat:
         half, width = cos.size(-1) if cos.rank else None, x.size(-1)
         whole = not rotary_embedding_dim and half and width
-        x = heads(x, width // (2 * half) if whole and half and width else num_heads)
+        x = split_heads(x, width // (2 * half) if whole and half and width else num_heads)
     elif x.rank != 4:
         raise ModelError(f"RotaryEmbedding of {x.type!r}")
     if at.rank < 2:
         at = at.range(0, x.shape[2], at.dtype) + at.reshape(1, 1)
     y = rotated(source, x, cos, sin, at, interleaved)
-    return merged(y) if flat else y
+    return merge_heads(y) if flat else y
 
 
 # -- groups of heads with a cache -------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def group_query_attention(
     batch, _, length, _ = q.shape
     total = cast(integer(source, 6, "the length of GroupQueryAttention"), I64)
     begin = larger(last.cast(I64) + 1 - q.range(length, 1), 0).reshape(batch)
-    row = begin.reshape(batch, 1) + places(q, length).cast(I64)  # [B, S]
+    row = begin.reshape(batch, 1) + count_positions(q, length).cast(I64)  # [B, S]
     if q_norm is not None and k_norm is not None:
         q = apply_op(RMSNormalization(-1, q_norm_epsilon or qk_norm_epsilon), q, q_norm)
         k = apply_op(RMSNormalization(-1, k_norm_epsilon or qk_norm_epsilon), k, k_norm)
@@ -328,7 +328,7 @@ def group_query_attention(
             bias = apply_op(Pad(none, (*none[1:], left)), bias, -math.inf)
         by_group = (1, 1) if bias.size(1) == 1 else (kv_num_heads, num_heads // kv_num_heads)
         bias = bias.reshape(bias.shape[0], *by_group, *bias.shape[2:])
-    mask, scale = added((seen, bias)), scale or 1 / math.sqrt(q.size(-1) or 1)
+    mask, scale = add_present((seen, bias)), scale or 1 / math.sqrt(q.size(-1) or 1)
     grouped = q.reshape(batch, kv_num_heads, num_heads // kv_num_heads, *q.shape[2:])
     keys, values = (x.reshape(x.shape[0], kv_num_heads, 1, *x.shape[2:]) for x in (k, v))
     if softcap or sink is not None or smooth_softmax > 0:
@@ -336,7 +336,7 @@ def group_query_attention(
         y = _weights(scores, mask, sink, softcap, smooth_softmax > 0) @ values
     else:
         y = apply_op(Attention(scale), grouped, keys, values, mask)
-    return [merged(y.reshape(*q.shape)), k, v]
+    return [merge_heads(y.reshape(*q.shape)), k, v]
 
 
 def _by_group(q: Tensor, k: Tensor | None, v: Tensor | None, count: int, groups: int) -> list[Tensor]:
@@ -347,19 +347,19 @@ def _by_group(q: Tensor, k: Tensor | None, v: Tensor | None, count: int, groups:
         if width is None or width % sum(counts):
             raise ModelError(f"GroupQueryAttention of packed {q.type!r} in {counts} heads")
         q, k, v = q.split(2, *(width // sum(counts) * n for n in counts))
-    return [heads(x, n) for x, n in zip((q, k, v), counts, strict=True)]
+    return [split_heads(x, n) for x, n in zip((q, k, v), counts, strict=True)]
 
 
 def _seen(q: Tensor, length: Expr, row: Tensor, causal: int, back: int) -> Tensor | None:
     """-inf where a position is later than the query's, or further back than the window: [B, 1, 1, S, T]."""
     row = row.reshape(row.shape[0], 1, 1, row.shape[1], 1)
-    column = places(q, length).cast(I64)
+    column = count_positions(q, length).cast(I64)
     if not causal:  # up to the last of the sequence
         row = row.max(3)
     seen = column <= row
     if back > 0:
         seen = seen & (column > row - back)
-    return kept(seen, q, -np.inf)
+    return hide_unseen(seen, q, -np.inf)
 
 
 def _weights(scores: Tensor, mask: Tensor | None, sink: Tensor | None, softcap: float, smooth: bool) -> Tensor:

@@ -9,7 +9,7 @@ from ..core.composite import composite
 from ..core.functions import concat
 from ..core.source import SourceNode, Unsupported
 from ..core.tensor import Tensor, apply_op
-from .attention import FILTER, Appended, attend, by_head, projected
+from .attention import FILTER, Appended, attend, by_head, split_projection
 from .base import DOMAIN
 
 
@@ -33,7 +33,7 @@ def decoder_masked_multi_head_attention(
     if (past_k is None) != (past_v is None):
         raise ModelError("DecoderMaskedMultiHeadAttention with past keys but no past values, or the other way round")
     if key is None:
-        q, k, v = projected(query if bias is None else query + bias, (), num_heads)
+        q, k, v = split_projection(query if bias is None else query + bias, (), num_heads)
     else:
         q, k, v = by_head(query, key, value, bias, num_heads)
     if q.rank != 4 or q.shape[2] is not const(1):

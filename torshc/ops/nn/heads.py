@@ -16,7 +16,7 @@ from ..core.functions import where
 from ..core.tensor import Tensor
 
 
-def heads(x: Tensor, count: int) -> Tensor:
+def split_heads(x: Tensor, count: int) -> Tensor:
     """x[B, S, H * D] as [B, H, S, D].
 
     Raises:
@@ -28,29 +28,29 @@ def heads(x: Tensor, count: int) -> Tensor:
     return x.reshape(*x.shape[:2], count, width // count).transpose(0, 2, 1, 3)
 
 
-def merged(x: Tensor) -> Tensor:
+def merge_heads(x: Tensor) -> Tensor:
     """x[B, H, S, D] as [B, S, H * D]."""
     batch, count, length, width = x.shape
     return x.transpose(0, 2, 1, 3).reshape(batch, length, count * width)
 
 
-def added(values: Iterable[Tensor | None]) -> Tensor | None:
-    """The sum of those that are there."""
+def add_present(values: Iterable[Tensor | None]) -> Tensor | None:
+    """The sum of the tensors that are present; None where there is none."""
     present = [v for v in values if v is not None]
     return reduce(Tensor.__add__, present) if present else None
 
 
-def places(like: Tensor, count: Expr) -> Tensor:
+def count_positions(like: Tensor, count: Expr) -> Tensor:
     """0 .. count - 1 in i32."""
     return like.range(0, count, I32)
 
 
-def kept(seen: Tensor, like: Tensor, hidden: float) -> Tensor:
+def hide_unseen(seen: Tensor, like: Tensor, hidden: float) -> Tensor:
     """0 where a position is seen, else `hidden`."""
     return where(seen, like.constant(0.0), like.constant(hidden))
 
 
-def window(q: Tensor, length: Expr, past: Expr, left: int, right: int) -> Tensor | None:
+def window_mask(q: Tensor, length: Expr, past: Expr, left: int, right: int) -> Tensor | None:
     """What hides keys from queries by their distance, [S, T]; None where it hides none.
 
     Args:
@@ -67,4 +67,4 @@ def window(q: Tensor, length: Expr, past: Expr, left: int, right: int) -> Tensor
         seen.append(column <= (row + right if right else row))
     if left >= 0:
         seen.append(column >= (row - left if left else row))
-    return kept(reduce(Tensor.__and__, seen), q, -np.inf)
+    return hide_unseen(reduce(Tensor.__and__, seen), q, -np.inf)

@@ -22,7 +22,7 @@ from ..core.source import SourceNode
 from ..core.tensor import Tensor, apply_op
 from ..tensor.parts import Pad
 from .attention import Attention
-from .heads import added, heads, kept, merged, window
+from .heads import add_present, hide_unseen, merge_heads, split_heads, window_mask
 
 _PADS = 24  # the opset from which on a mask may be shorter than the keys
 
@@ -74,7 +74,11 @@ class OnnxAttention(Op):
         assert q is not None and k is not None and v is not None
         flat = q.rank == 3
         if flat:
-            q, k, v = heads(q, given.q_num_heads), heads(k, given.kv_num_heads), heads(v, given.kv_num_heads)
+            q, k, v = (
+                split_heads(q, given.q_num_heads),
+                split_heads(k, given.kv_num_heads),
+                split_heads(v, given.kv_num_heads),
+            )
         if (old[0] is None) != (old[1] is None):
             raise ModelError("Attention with past keys or values, but not both")
         k, v = (x if past is None else concat(past, x, axis=2) for past, x in zip(old, (k, v), strict=True))
@@ -84,12 +88,12 @@ class OnnxAttention(Op):
         terms = [_bias(source.opset, mask, q, length)]
         if not causal:
             past = const(0) if old[0] is None else old[0].shape[2]
-            terms.append(window(q, length, past, left, right))
+            terms.append(window_mask(q, length, past, left, right))
         # A query that only the future is hidden from sees a key.
         hides = mask is not None or left >= 0
         op = Attention(given.scale or 1 / math.sqrt(q.size(-1) or 1), causal=causal, masked=hides)
-        y = _attend_in_groups(op, q, k, v, added(terms))
-        results = [merged(y) if flat else y, identity(k), identity(v)]
+        y = _attend_in_groups(op, q, k, v, add_present(terms))
+        results = [merge_heads(y) if flat else y, identity(k), identity(v)]
         return [t.value for t in results[: source.outputs]]
 
 
@@ -97,7 +101,7 @@ def _bias(opset: int, mask: Tensor | None, q: Tensor, length: Expr) -> Tensor | 
     """What the mask adds to the scores."""
     if mask is None:
         return None
-    bias = kept(mask, q, -np.inf) if mask.dtype is BOOL else mask
+    bias = hide_unseen(mask, q, -np.inf) if mask.dtype is BOOL else mask
     left = length - mask.shape[-1]
     if opset >= _PADS and as_int(left) != 0:
         none = (const(0),) * mask.rank

@@ -19,7 +19,7 @@ from ..core.functions import concat, gather
 from ..core.scalar import Scalar, where
 from ..core.source import SourceNode
 from ..core.tensor import Tensor, apply_op
-from .heads import heads, merged
+from .heads import merge_heads, split_heads
 
 
 @operator("Rotated", "torshc")
@@ -116,12 +116,12 @@ class RotaryEmbedding(Op):
         given = cls(**source.fields(cls))
         x, cos, sin = (Tensor(source.builder, source.required(k)) for k in range(3))
         flat, at = x.rank == 3, source.input(3)
-        x = heads(x, given.num_heads) if flat else x
+        x = split_heads(x, given.num_heads) if flat else x
         if at is None:
             y = apply_op(Rotated(given.interleaved), x, cos, sin)
         else:
             y = rotated(source, x, cos, sin, Tensor(source.builder, at), given.interleaved)
-        return [(merged(y) if flat else y).value]
+        return [(merge_heads(y) if flat else y).value]
 
 
 def rotated(source: SourceNode, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, interleaved: int) -> Tensor:

@@ -33,7 +33,7 @@ _OVER_WARP = {"add": "sum", "mul": "prod", "or": "any", "and": "all"}
 
 @dataclass(frozen=True)
 class Words:
-    """How a language of kernels spells what every one of them has.
+    """How a kernel language spells what all of them have.
 
     Attributes:
         shared: qualifier of memory that a block shares.
@@ -241,7 +241,7 @@ class GridPrinter(IndexPrinter):
         """Statements that define register `name` as an expression."""
         s = self._statements(accs, f"{name}_", None)
         s.expect(e)
-        s.called[e] = name
+        s.named[e] = name
         s.emit(e)
         return indented(s.lines, indent)
 

@@ -82,7 +82,7 @@ class Statements(StatementPrinter):
         prefix: start of the names of temporaries.
         packet: what one thread computes together, or None for one element.
         library: functions that the language has, by their names without ``t_``.
-        functions: gets the functions that are called, by such names.
+        functions: collects the names of the functions that are called, without ``t_``.
         step: which of a thread's elements of a row that is kept in registers this is; "0" where there is no loop.
     """
 
@@ -99,7 +99,7 @@ class Statements(StatementPrinter):
     ) -> None:
         super().__init__(names.dims, prefix)
         self.names, self.packet, self.library, self.step = names, packet, library, step
-        self.called: dict[Expr, str] = {}  # values that get names of their own
+        self.named: dict[Expr, str] = {}  # values whose registers have names that the caller gave
         self.functions = {} if functions is None else functions
         self.wide: dict[Expr, str] = {}  # loads of a whole packet, by the array that holds them
         self._spelt = plain_index(names.dims, lambda load: True)
@@ -147,13 +147,13 @@ class Statements(StatementPrinter):
         return "auto"  # int where indices are
 
     def finish(self, e: Expr, text: str) -> str:
-        if e in self.called:
-            self.lines.append(f"const {register_type(e.dtype)} {self.called[e]} = {text};")
-            return self.called[e]
+        if e in self.named:
+            self.lines.append(f"const {register_type(e.dtype)} {self.named[e]} = {text};")
+            return self.named[e]
         if e.op in ("const", "acc") or text.isidentifier():
             return text
         if self.uses.get(e, 2) == 1 and len(text) < INLINE:
-            return f"({text})" if _loose(text) else text
+            return f"({text})" if _needs_brackets(text) else text
         return self.declare(register_type(e.dtype), text)
 
     def axes(self, variant: str) -> Mapping[Expr, str]:
@@ -311,7 +311,7 @@ def _convert(text: str, steps: Sequence[str], functions: dict[str, None]) -> str
     return reduce(lambda inner, step: f"t_{step}({inner})", steps, text)
 
 
-def _loose(text: str) -> bool:
+def _needs_brackets(text: str) -> bool:
     """Whether a text has an operator outside brackets, so that it needs some of its own inside another."""
     depth = 0
     for k, c in enumerate(text):

@@ -1,4 +1,4 @@
-"""Functions that are formulas (:mod:`torshc.expr.formulas`) as LLVM's, for the lanes of a kernel."""
+"""Scalar functions that are formulas (:mod:`torshc.expr.formulas`) as functions of LLVM, over the lanes of a kernel."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .ir import Callee, Function, Ops, Reg, constant, register, vector
 
 
 def definitions(function: Function) -> Iterator[str]:
-    """The texts of the functions that one calls, and of those that these call; then what is declared for all."""
+    """The texts of all functions that one calls, directly or not; then the declarations that they need."""
     found, declared = [*function.prelude], dict(function.declarations)
-    for f in found:  # which grows
+    for f in found:  # the loop appends to it
         if f.name in PRINTED:
-            text, called = _written(f)
+            text, called = _define(f)
             more = [*called.prelude]
             declared |= called.declarations
         else:
@@ -29,15 +29,15 @@ def definitions(function: Function) -> Iterator[str]:
 
 
 @lru_cache(maxsize=256)
-def _written(f: Callee) -> tuple[str, Function]:
-    """A formula as a function, and what it calls."""
+def _define(f: Callee) -> tuple[str, Function]:
+    """The definition of a formula as a function; and that function, which knows what it calls."""
     formula = find_formula(f.name, EXACT)
     assert formula is not None
     accs = {x: Reg(f"%{x}", register(dtype), f.lanes) for x, dtype in operands_of(formula).items()}
     block = Block(Function(), Names({}, {}, (), accs, {}), None, f.lanes)
     op, _, _ = f.name.rpartition("_")
     if f.name in ELEMENTARY and FUNCTIONS[op].reach < math.inf and f.dtype is F32:
-        _leave_beyond(block, accs["x"], FUNCTIONS[op].reach, f"{op}f")
+        _return_beyond(block, accs["x"], FUNCTIONS[op].reach, f"{op}f")
     block.expect(formula)
     result = block.splat(block.value(formula), f.lanes)
     parameters = ", ".join(x.typed for x in accs.values())
@@ -45,8 +45,8 @@ def _written(f: Callee) -> tuple[str, Function]:
     return "\n".join([head, *block.lines, f"  ret {result.typed}", "}"]), block.function
 
 
-def _leave_beyond(ops: Ops, x: Reg, reach: float, name: str) -> None:
-    """Instructions that return what the C library computes where a finite lane is further from 0."""
+def _return_beyond(ops: Ops, x: Reg, reach: float, name: str) -> None:
+    """Instructions that return the C library's results where a finite lane is further than `reach` from 0."""
     a = ops.intrinsic("fabs", [x])
     far = ops.compare("fcmp ogt", a, reach)
     beyond = ops.binary("and", far, ops.compare("fcmp olt", a, constant(float("inf"), register(F32))))
