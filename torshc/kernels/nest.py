@@ -22,10 +22,10 @@ from .base import Buffer, Kernel, Store, buffers_read, expressions_in, text_fiel
 CHUNK = 16384  # elements a task: 64 KiB of f32, some microseconds of work
 SHORT = 8  # a reduction axis below this is too short for vectors
 LONG_ROW = 32  # elements from which on a pass over a row serves several vectors
-BESIDE = 256  # columns of long rows a task at the least: smaller pieces of rows take a thread as long as all
+BESIDE = 256  # columns of a task where rows are long: with fewer, a task takes as long
 SHORT_TERM = 8  # cost of a term up to which it is written several times
 KEEP_COST = 8  # a value this expensive is kept in the row's scratch rather than computed again
-KEEP_ALL = -1  # where rows are kept in registers even what was only loaded stays there, and rows across vectors too
+KEEP_ALL = -1  # for rows in registers: whatever is needed again is kept, loads too, and along any axis
 
 
 @dataclass(frozen=True)
@@ -135,12 +135,12 @@ class RowKernel(Kernel):
 
     @property
     def finishes_of_rows(self) -> Sequence[tuple[Sequence[Store], Collection[int]]]:
-        """As `finishes`, where a row has one thread that stores what its reductions come to."""
+        """As `finishes`, where one thread stores the results of a row."""
         return [] if self.element else [(self.row, buffers_read(*expressions_in(self.stages)))]
 
     @property
     def several(self) -> bool:
-        """Whether a pass over a long row serves several vectors of the parallel axis, as its terms are short."""
+        """Whether one pass over long rows accumulates several vectors of the parallel axis, as its terms are cheap."""
         if self.across or len(self.stages) > 1 or self.element or len(self.stages[0].accumulators) > 2:
             return False
         length = as_int(product([r.args[0] for r in self.reduce]))
@@ -439,10 +439,10 @@ def finish_row(
 def _runs_along(
     lane: Expr, axes: list[Expr], levels: list[list[Accumulator]], element: list[Store], windowed: bool
 ) -> bool:
-    """Whether vectors run along the last reduction axis: loads step by 1 along it, or nothing else is there.
+    """Whether vectors run along the last reduction axis: most loads step by 1 along it, or there is no other axis.
 
-    Where each element of a result has a window of its own, as of a product, that is where all loads do, and none steps
-    by 1 along the last parallel axis.
+    Where each element of a result has a window of its own, as in a product, all loads have to step by 1 along it, and
+    none along the last parallel axis.
     """
     length = as_int(lane.args[0])
     if axes and length is not None and length < SHORT and not element:
@@ -483,7 +483,7 @@ def _keep(
 
 
 def _find_computed(roots: list[Expr]) -> set[Expr]:
-    """What is computed at each place: nothing that a choice by place may leave out, as it may lie outside of memory."""
+    """What every point computes: no branch of a condition on the point, since it may read outside of memory."""
     pending, seen = list(roots), set[Expr]()
     while pending:
         x = pending.pop()

@@ -1,7 +1,7 @@
 """The vocabulary of conditions in rules: a fixed set of named predicates, so that a rule file runs no code.
 
 A condition is written ``name(argument, ...)``; an argument is a name that the pattern binds, or a number. A ``not``
-before it turns it round.
+before it negates it.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from .match import Match, Search, build, covers, match
 from .rewrite_rules import Rewrite
 from .walk import Site, walk
 
-_MADE, _MADE_OF_EACH = 1 << 13, 64  # nodes that a rewrite may make: so many, and for each that it did not
+_MADE, _MADE_PER_NODE = 1 << 13, 64  # nodes that one rewrite may make: a base, and more per node that none of them made
 
 
 def apply_rewrites(graph: Graph, table: Mapping[type[Op], Sequence[Rewrite]]) -> bool:
-    """Replace what matches; whether anything did.
+    """Replace what matches; return whether anything did.
 
     Args:
         table: rewrites by the outermost operator of their patterns; the first that fits a node is taken.
@@ -36,14 +36,14 @@ def apply_rewrites(graph: Graph, table: Mapping[type[Op], Sequence[Rewrite]]) ->
 
 
 def _require_end(rule: Rewrite, graph: Graph, made: int) -> None:
-    """Refuse a rule that applies to what it makes, and makes more each time.
+    """Refuse a rule that applies to its own replacement, and so makes more nodes each time.
 
     Raises:
-        ConfigError: it has made most of a large graph.
+        ConfigError: it has made more nodes than one rewrite may.
     """
     by_rules = graph.numbers.by_rules
     by_rules[rule.place] += made
-    if by_rules[rule.place] > _MADE + _MADE_OF_EACH * (graph.numbers.made - by_rules.total()):
+    if by_rules[rule.place] > _MADE + _MADE_PER_NODE * (graph.numbers.made - by_rules.total()):
         raise rule.item.error(
             f"the rewrite {rule.name!r} has made {by_rules[rule.place]} nodes: it applies to what it puts there",
             "leave its match out of its replacement, or add a condition",

@@ -62,13 +62,13 @@ class Permits:
 
 
 def inputs_of(nodes: Iterable[Node]) -> int:
-    """How many tensors a kernel of these nodes reads; views of one count once, and numbers do not."""
+    """How many tensors a kernel of these nodes reads; a tensor and its views count once, numbers never."""
     members = set(nodes)
     return tensors({b for n in members for v in n.operands for b in bases(v) if b.producer not in members})
 
 
 def tensors(values: Iterable[Value]) -> int:
-    """How many of these values a kernel reads from memory: numbers stand in its text."""
+    """How many of these values a kernel reads from memory; constants of one element are written into its source."""
     return sum(not (v.const is not None and v.const.size == 1) for v in values)
 
 

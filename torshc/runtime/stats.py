@@ -1,4 +1,4 @@
-"""What has run, and how long."""
+"""What a model has run, and how long that took."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Stats:
 
     Attributes:
         runs: runs that succeeded.
-        seconds: seconds inside the library in all; of runs that a stream goes on with, those until they are enqueued.
+        seconds: seconds inside the library in all; for runs that go on in a stream, until they were enqueued.
         isa: the instruction set that the kernels on the processor are for ("x86-64-v3"); of several, the one chosen.
         steps: each step; empty unless the model was compiled with profiling.
         forms: the usual form of the model, its variants, and the loose form, as far as there are some. Empty for a

@@ -8,16 +8,16 @@ from ..graph import Graph, Value, arrange
 
 
 def bring_forward(graph: Graph, first: int, old: Collection[Value]) -> None:
-    """Move the nodes from number `first` on, which are updates, to where what they read is there.
+    """Move the updates, which are the nodes from number `first` on, to where all that they read is computed.
 
-    So gradients, and what only these are computed from, need no memory any more when the next are computed. An update
-    stays behind all others that read the old states of its own operands, which it may then overwrite.
+    So the memory of a gradient, and of what only it is computed from, is free when the next one is computed. An update
+    stays behind all other readers of its operands' old states, which it may then overwrite.
 
     Args:
-        old: what holds the weights before the update.
+        old: the weights before the update.
     """
-    place: dict[Value, int] = {}  # the node behind which a value is there, or an old weight is read no more
-    seen = {v: v for v in old}  # what looks at an old weight, and that
+    place: dict[Value, int] = {}  # number of the node that makes a value, or that last reads an old weight
+    seen = {v: v for v in old}  # old weights and their views, each with its old weight
     for k, node in enumerate(graph.nodes[:first]):
         place |= dict.fromkeys(node.outputs, k)
         place |= {seen[v]: k for v in node.operands if v in seen}

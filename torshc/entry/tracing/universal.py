@@ -1,4 +1,4 @@
-"""NumPy's universal functions as ONNX's operators, of operands that have the types of one of their loops."""
+"""NumPy's universal functions as ONNX's operators; operands have been cast to the types of one of NumPy's loops."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ UFUNCS |= {
 
 
 def ufunc(name: str) -> Callable[[Function], Function]:
-    """Decorator: what stands for a universal function."""
+    """Decorator: the function that traces a universal function of NumPy's."""
 
     def register(made: Function) -> Function:
         UFUNCS[name] = made
@@ -53,6 +53,7 @@ def ufunc(name: str) -> Callable[[Function], Function]:
 
 
 def like(t: Trace, x: Traced, value: float) -> Traced:
+    """A number as a constant of x's type."""
     return t.constant(value, x.dtype)
 
 
@@ -72,7 +73,7 @@ UFUNCS["hypot"] = lambda t, a, b: t.add("Sqrt", t.add("Add", t.add("Mul", a, a),
 
 
 def _choose_known(t: Trace, op: str, a: Traced, b: Traced) -> Traced:
-    """The larger or smaller of two, where one is no number the other."""
+    """The larger or smaller of two; if one is NaN, the other."""
     if a.dtype.kind != "f":
         return t.add(op, a, b)
     return t.add("Where", t.add("IsNaN", a), b, t.add("Where", t.add("IsNaN", b), a, t.add(op, a, b)))
