@@ -8,9 +8,11 @@ _COMMENTS = re.compile(r"/\*.*?\*/|^[^/]*\*/")
 
 
 def tidy(text: str) -> str:
-    """Indent C by its brackets and drop runs of blank lines, so that templates need not care.
+    """Indent C by its brackets, and drop blank lines after another and at the start of a block.
 
-    >>> print(tidy("void f(void) {\\nif (x) {\\ny();\\n}\\n}"), end="")
+    So templates need not care.
+
+    >>> print(tidy("void f(void) {\\nif (x) {\\n\\ny();\\n}\\n}"), end="")
     void f(void) {
         if (x) {
             y();
@@ -22,7 +24,7 @@ def tidy(text: str) -> str:
     for raw in text.strip().splitlines():
         line = raw.strip()
         if not line:
-            if lines and lines[-1]:
+            if lines and lines[-1] and not lines[-1].endswith("{"):
                 lines.append("")
             continue
         code = "" if line.startswith(("*", "/*")) and "*/" not in line else _COMMENTS.sub("", line)
