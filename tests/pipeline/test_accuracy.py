@@ -86,11 +86,11 @@ def test_the_stated_errors_add_up() -> None:
 
 
 EXPLAINED = """\
-Accuracy (errors as part of the largest element of a result)
+Accuracy (errors relative to a result's largest element; exact: plain sums)
   computed               expected error   groups
   exact                  6.0e-07          0, 4-5
   winograd F(4x4, 3x3)   1.0e-06          1-3
-  outputs     1.5e-06, chosen by --accuracy 2e-5
+  outputs     1.5e-06, with --accuracy 2e-5
 """
 
 

@@ -234,13 +234,13 @@ def _group(source: int | None) -> str:
 
 def _accuracy(e: Explanation) -> Iterator[str]:
     """Groups by how they compute, with the largest error of one; what all come to, and the level that bounds it."""
-    yield "Accuracy (errors as part of the largest element of a result)"
+    yield "Accuracy (errors relative to a result's largest element; exact: plain sums)"
     rows = []
     for method in dict.fromkeys(g.method for g in e.groups):
         found = [g for g in e.groups if g.method == method]
         rows.append([f"  {method}", f"{max(g.error for g in found):.1e}", _ranges([g.id for g in found])])
     yield from table(_METHODS, rows)
-    yield from paragraph("outputs", f"{e.error:.1e}, chosen by --accuracy {e.accuracy}")
+    yield from paragraph("outputs", f"{e.error:.1e}, with --accuracy {e.accuracy}")
 
 
 def _ranges(numbers: Iterable[int]) -> str:
