@@ -147,6 +147,12 @@ def test_wrong_inputs_are_named(symbolic: Path, inputs: Any, says: str) -> None:
         model.run(inputs)
 
 
+def test_text_is_not_told_to_be_cast(symbolic: Path) -> None:
+    with load(symbolic, threads=1) as model, pytest.raises(RunError) as caught:
+        model.run({"x": "text"})
+    assert caught.value.remedy == "pass an array of float32"
+
+
 def test_wrong_counts_and_static_shapes(static: Path) -> None:
     with load(static, threads=1) as model:
         assert same(model.run({"x": rows(4)}), rows(4))

@@ -137,8 +137,10 @@ def test_what_is_wrong_is_said_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(tries) == opening._LOOKS
     with pytest.raises(BundleError, match=r"is not a torshc bundle: manifest\.json: No such file"):
         load(tmp_path)
-    tries.clear()
     place = tiny.write(tmp_path / "b.tsc")
+    with pytest.raises(BundleError, match=r"b\.tsc/weights\.bin is a file of a bundle"):
+        load(place / "weights.bin")
+    tries.clear()
     (place / "weights.bin").write_bytes(b"damaged")
     time.sleep(2 * opening._TICK)  # what has just been replaced is looked at again
     with pytest.raises(BundleError, match="was altered"):

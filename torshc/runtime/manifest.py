@@ -119,6 +119,8 @@ def read_manifest(folder: Path) -> RunInfo:
         body = json.loads(path.read_bytes(), parse_constant=_no_number)
     except OSError as error:
         remedy = "name the folder that compile wrote"
+        if folder.is_file() and (folder.parent / FILE).is_file():
+            raise BundleError(f"{folder} is a file of a bundle", f"name the folder: {folder.parent}") from error
         if folder.is_file():
             model = f"if it is a model, compile it: torshc compile {folder} -o {folder.stem}.tsc"
             raise BundleError(f"{folder} is a file, and a bundle is a folder", f"{remedy}; {model}") from error

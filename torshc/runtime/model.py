@@ -330,7 +330,8 @@ class Model:
             raise RunError(f"input {spec.name!r} is not an array: {error}", f"pass an array of {dtype}") from error
         if array.dtype != dtype:
             raise RunError(
-                f"input {spec.name!r} has type {array.dtype}; expected {dtype}", f"pass it as .astype({dtype.name!r})"
+                f"input {spec.name!r} has type {array.dtype}; expected {dtype}",
+                f"pass an array of {dtype}" if array.dtype.kind in "USO" else f"pass it as .astype({dtype.name!r})",
             )
         if array.ndim != len(spec.shape):
             raise RunError(
