@@ -6,6 +6,7 @@ import json
 import platform
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -175,6 +176,38 @@ def test_on_other_processors(program: list[str], processor: str, told: str) -> N
         pytest.skip("qemu-user is not installed")
     done = subprocess.run([qemu, "-cpu", processor, *program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout[: len(told)]) == (3 if "lacks" in told else 0, told)
+
+
+@pytest.mark.slow
+def test_on_processors_of_another_machine(tmp_path: Path) -> None:
+    """Of AArch64 too a library takes the best of its versions that the processor can run."""
+    if (qemu := shutil.which("qemu-aarch64")) is None:
+        pytest.skip("qemu-user is not installed")
+    pytest.importorskip("ziglang")
+    triple, place, versions = "aarch64-linux-musl", tmp_path / "both.tsc", ("armv8-a-bf16", "armv8-a-dotprod")
+    torshc.compile(source(), place, isa=versions, emit="objects", cc="zig", triple=triple)
+    (tmp_path / "main.c").write_text(MAIN)
+    objects = [str(p) for p in sorted((place / "obj").glob("*.o"))]
+    made = [
+        sys.executable,
+        "-m",
+        "ziglang",
+        "cc",
+        "-target",
+        triple,
+        "-static",
+        "main.c",
+        *objects,
+        f"-I{place}",
+        "-lm",
+    ]
+    subprocess.run([*made, "-o", "main"], cwd=tmp_path, check=True, capture_output=True)
+    lacks = "this processor lacks dotprod, which the library was compiled for (armv8-a-dotprod)"
+    for processor, told in (("max", versions[0]), ("neoverse-n1", versions[1]), ("cortex-a72", lacks)):
+        command = [qemu, "-cpu", processor, str(tmp_path / "main"), str(place / "weights.bin")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.stdout.startswith(told), done
+        assert done.returncode == (3 if told == lacks else 0)
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from torshc.base.errors import ConfigError
-from torshc.targets.isa import VERSIONS, kernel_prefix, resolve, version_mark, versions_of
+from torshc.targets.isa import VERSIONS, _host_arm_extras, kernel_prefix, resolve, version_mark, versions_of
 
 
 def test_another_machine_has_what_all_of_its_kind_have() -> None:
@@ -20,7 +22,7 @@ def test_forms_of_a_triple(triple: str) -> None:
 
 
 def test_a_processor_of_another_machine() -> None:
-    assert resolve("cortex-a76", "aarch64-linux-gnu").flags("zig")[0] == "-mcpu=cortex_a76"
+    assert resolve("cortex-a72", "aarch64-linux-gnu").flags("zig")[0] == "-mcpu=cortex_a72"
     with pytest.raises(ConfigError, match="knows no such aarch64 processor"):
         resolve("x86-64-v3", "aarch64-linux-gnu")
 
@@ -57,7 +59,47 @@ def test_the_best_version_comes_first() -> None:
         "x86-64-v3",
     )
     marks = [version_mark(VERSIONS, name) for name in VERSIONS]
-    assert marks == ["v4amx", "v4bf16", "v4", "v3", "v2", "v1"] and all(kernel_prefix(m).isidentifier() for m in marks)
+    assert marks == ["v4amx", "v4bf16", "v4", "v3", "v2", "v1", "bf16", "dotprod", "v1"]
+    assert all(kernel_prefix(m).isidentifier() for m in marks)
+
+
+ARM = "aarch64-linux-gnu"
+
+
+@pytest.mark.parametrize(
+    ("processor", "extras"),
+    [
+        ("cortex-a72", ()), ("neoverse-n1", ("dotprod",)), ("cortex-x1", ("dotprod",)),
+        ("neoverse-v1", ("dotprod", "i8mm", "bf16")), ("apple-m2", ("dotprod", "i8mm", "bf16")),
+    ],
+)  # fmt: skip
+def test_what_processors_of_arm_multiply(processor: str, extras: tuple[str, ...]) -> None:
+    """The library asks for it when it is opened; its host program runs on any, to say so."""
+    isa = resolve(processor, ARM)
+    assert isa.extras == isa.cpu_features == extras
+    assert isa.flags("clang")[0] == "+".join((f"-mcpu={processor}", *extras))
+    assert isa.baseline.flags("clang") == ("-DTORSHC_LANES=4",)
+
+
+def test_versions_for_arm() -> None:
+    names = ("armv8-a-bf16", "armv8-a-dotprod", "armv8-a")
+    assert versions_of(names[::-1], "native", ARM) == names
+    best, _, least = (resolve(name, ARM) for name in names)
+    assert [resolve(name, ARM).name for name in names] == [*names]
+    assert best.flags("gcc")[0] == "-mcpu=generic+dotprod+i8mm+bf16" and least.cpu_features == ()
+    with pytest.raises(ConfigError, match="--isa cannot hold armv8-a: this library is for x86_64"):
+        versions_of(("armv8-a",), "native", "x86_64-linux-gnu")
+
+
+def test_linux_says_what_it_lets_a_process_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A virtual machine may hide what the processor's name promises."""
+    bits = {16: 1 << 20, 26: 1 << 14}
+
+    def getauxval(kind: int) -> int:
+        return bits[kind]
+
+    monkeypatch.setattr("torshc.targets.isa.ctypes.CDLL", lambda _: SimpleNamespace(getauxval=getauxval))
+    assert _host_arm_extras() == ("dotprod", "bf16")
 
 
 def test_a_library_asks_for_the_tiles_that_it_uses() -> None:

@@ -107,7 +107,7 @@ MACHINE: list[Option] = [
     click.option("--mcpu", default="native", show_default=True,
                  help="Processor to compile for, or of the host of a GPU, by LLVM's name."),
     click.option("--isa", default="", callback=_levels, metavar="LEVEL,...",
-                 help="Levels of x86-64, as x86-64-v3,x86-64-v4: the library has a version of each, runs the best."),
+                 help="Levels, as x86-64-v3,x86-64-v4: the library has a version of each, and runs the best."),
     click.option("--triple", default="", help="Machine to compile for, as aarch64-linux-gnu; by default this one."),
 ]  # fmt: skip
 

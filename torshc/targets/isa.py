@@ -6,6 +6,7 @@ width before a compiler is looked for.
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import re
 import sys
@@ -31,10 +32,16 @@ _LEVELS = (
 _EXTRAS = ("avxvnni", "avx512vnni", "avx512bf16", "avx512fp16")
 # Linux allows tiles to a process that asks, and may refuse: only libraries that use them depend on it.
 _TILES = ("amx-tile", "amx-bf16", "amx-int8")
-# Levels with extras that a library may have a version for: Intel's Xeons from Sapphire Rapids on, AMD from Zen 4 on.
+# The same of AArch64: products of bytes, by vectors and by squares of sums, and of bf16.
+_ARM_EXTRAS = ("dotprod", "i8mm", "bf16")
+# Processors with extras that a library may have versions for: Xeons from Sapphire Rapids on, AMD from Zen 4 on;
+# Arm's from Neoverse V1 and N2 on, from Neoverse N1 on, and all.
 _VARIANTS = {
-    "x86-64-v4-amx": ("avx512vnni", "avx512bf16", *_TILES),
-    "x86-64-v4-bf16": ("avx512vnni", "avx512bf16"),
+    "x86-64-v4-amx": ("x86-64-v4", ("avx512vnni", "avx512bf16", *_TILES)),
+    "x86-64-v4-bf16": ("x86-64-v4", ("avx512vnni", "avx512bf16")),
+    "armv8-a-bf16": ("generic", _ARM_EXTRAS),
+    "armv8-a-dotprod": ("generic", ("dotprod",)),
+    "armv8-a": ("generic", ()),
 }
 # The same of processors that LLVM names.
 _PROCESSORS = {
@@ -44,8 +51,12 @@ _PROCESSORS = {
     ),
     **dict.fromkeys(("znver4", "znver5"), ("avx512vnni", "avx512bf16")),
 }
-# What a library may hold versions for, the best first.
-VERSIONS = (*_VARIANTS, *(name for name, _ in reversed(_LEVELS)), "x86-64")
+# What a library for an architecture may hold versions for, the best first.
+_VERSIONS = {
+    "x86_64": (*(v for v in _VARIANTS if v.startswith("x86")), *(v for v, _ in reversed(_LEVELS)), "x86-64"),
+    "aarch64": tuple(v for v in _VARIANTS if v.startswith("arm")),
+}
+VERSIONS = tuple(name for names in _VERSIONS.values() for name in names)
 
 
 @dataclass(frozen=True)
@@ -74,10 +85,8 @@ class Isa:
     @property
     def processor(self) -> str:
         """What ``--mcpu`` calls it."""
-        if self.mcpu != "x86-64-v4":
-            return self.mcpu
-        same = (name for name, extras in _VARIANTS.items() if extras == self.extras)
-        return next(same, f"{self.mcpu}-amx" if self.has_tiles else self.mcpu)
+        same = (name for name, known in _VARIANTS.items() if known == (self.mcpu, self.extras))
+        return next(same, f"{self.mcpu}-amx" if self.mcpu == "x86-64-v4" and self.has_tiles else self.mcpu)
 
     @property
     def has_tiles(self) -> bool:
@@ -92,24 +101,29 @@ class Isa:
     def cpu_features(self) -> tuple[str, ...]:
         """What the library asks the processor for when it is opened; the names are those of ``t_cpu.c``."""
         if self.arch != "x86_64":
-            return ()
+            return self.extras
         levels = {16: 3, 8: 2}.get(self.lanes, 1 if self.mcpu == "x86-64-v2" else 0)
         return (*(name for _, needs in _LEVELS[:levels] for name in needs if name != "cx16"), *self.extras)
 
     @property
     def baseline(self) -> Isa:
         """What all processors of its kind have."""
-        return Isa("x86_64", "x86-64", "", (), 4) if self.arch == "x86_64" else self
+        return _baseline(self.arch) if self.arch in _BASELINE else self
 
     def flags(self, kind: str) -> tuple[str, ...]:
         """Flags for a compiler of ``kind`` "clang", "gcc" or "zig", without the tuning.
 
         >>> Isa("x86_64", "x86-64-v3", "", (), 8).flags("zig")
         ('-march=x86_64_v3', '-DTORSHC_LANES=8')
+        >>> Isa("aarch64", "neoverse-n1", "", ("dotprod",), 4).flags("gcc")
+        ('-mcpu=neoverse-n1+dotprod', '-DTORSHC_LANES=4')
         """
         mcpu = self.mcpu.replace("-", "_") if kind == "zig" else self.mcpu
-        flags = [f"-march={mcpu}" if self.arch == "x86_64" else f"-mcpu={mcpu}"] if mcpu else []
-        flags += [f"-m{extra}" for extra in self.extras]
+        if self.arch == "x86_64":
+            flags = [f"-march={mcpu}", *(f"-m{extra}" for extra in self.extras)]
+        else:
+            named = "+".join((mcpu or "generic", *self.extras))
+            flags = [f"-mcpu={named}"] if mcpu or self.extras else []
         if self.lanes == 16:
             flags.append("-mprefer-vector-width=512")  # compilers split 64-byte vectors in two where they think it wise
         return (*flags, f"-DTORSHC_LANES={self.lanes}")
@@ -123,6 +137,11 @@ def lanes(mcpu: str | None = None) -> int:
 # For another machine whose processor is not named: what all of its kind have.
 _LIBRARY = re.compile(r"(-(gnu|musl)\w*)?\Z")  # not Android's C library, which has no libpthread to link
 _BASELINE = {"x86_64": ("x86-64", 4), "aarch64": ("", 4)}
+
+
+def _baseline(arch: str) -> Isa:
+    mcpu, width = _BASELINE[arch]
+    return Isa(arch, mcpu, "", (), width)
 
 
 @lru_cache
@@ -144,21 +163,21 @@ def resolve(mcpu: str | None = None, triple: str = "") -> Isa:
             f"{' or '.join(_BASELINE)} with Linux and glibc or musl, as in x86_64-linux-gnu",
         )
     if mcpu in (None, "native", "host"):
-        return Isa(arch, _BASELINE[arch][0], "", (), _BASELINE[arch][1]) if triple else _host(arch)
+        return _baseline(arch) if triple else _host(arch)
     assert mcpu is not None
     if not _NAME.match(mcpu):
         raise ConfigError(f"--mcpu {mcpu[:80]!r} is not the name of a processor", "for example --mcpu x86-64-v3")
-    if arch == "x86_64" and mcpu in _VARIANTS:
-        return Isa(arch, mcpu[: len("x86-64-v4")], "", _VARIANTS[mcpu], 16)
-    extras = _PROCESSORS.get(mcpu, ()) if arch == "x86_64" else ()
-    return Isa(arch, mcpu, "", extras, _lanes_of(arch, mcpu))
+    if mcpu in _VARIANTS and mcpu in _VERSIONS.get(arch, ()):
+        return Isa(arch, _VARIANTS[mcpu][0], "", _VARIANTS[mcpu][1], 16 if arch == "x86_64" else 4)
+    width = _lanes_of(arch, mcpu)
+    return Isa(arch, mcpu, "", _arm_extras(mcpu) if arch == "aarch64" else _PROCESSORS.get(mcpu, ()), width)
 
 
 def versions_of(isa: Sequence[str], mcpu: str, triple: str = "") -> tuple[str, ...]:
     """The processors that a library has a version for, the best first; just ``mcpu`` where no versions are named.
 
     Raises:
-        ConfigError: these are no versions, or a processor is named too, or the machine is no x86-64.
+        ConfigError: these are no versions, or a processor is named too, or they are for another machine.
     """
     if not isa:
         return (mcpu,)
@@ -169,14 +188,19 @@ def versions_of(isa: Sequence[str], mcpu: str, triple: str = "") -> tuple[str, .
             )
     if mcpu not in ("native", *isa):
         raise ConfigError(f"--mcpu {mcpu} goes with one version, and --isa names them", "leave one of the two out")
-    if (arch := resolve(None, triple).arch) != "x86_64":
-        raise ConfigError(f"--isa names versions for x86-64; this library is for {arch}", "leave it out")
-    return tuple(name for name in VERSIONS if name in isa)
+    arch = resolve(None, triple).arch
+    known = _VERSIONS.get(arch, ())
+    if others := [name for name in isa if name not in known]:
+        raise ConfigError(
+            f"--isa cannot hold {others[0]}: this library is for {arch}",
+            f"take some of {', '.join(known)}" if known else "leave it out",
+        )
+    return tuple(name for name in known if name in isa)
 
 
 def version_mark(isa: Sequence[str], mcpu: str) -> str:
     """What tells the names of a version from those of others in one library: "v3"; empty for the only one."""
-    level = mcpu.removeprefix("x86-64").replace("-", "")
+    level = mcpu.removeprefix("x86-64").removeprefix("armv8-a").replace("-", "")
     return (level or "v1") if len(isa) > 1 else ""
 
 
@@ -207,7 +231,7 @@ def _host(arch: str) -> Isa:
     name = llvm.get_host_cpu_name()
     tune = name if _NAME.match(name) and name != "generic" else ""
     if arch == "aarch64":
-        return Isa(arch, tune, "", (), 4)
+        return Isa(arch, tune, "", _host_arm_extras(), 4)
     if arch != "x86_64":
         return Isa(arch, "", "", (), 1)
     # The level, not the processor's name: virtual machines hide features that the name would promise.
@@ -263,6 +287,58 @@ def _lanes_of(arch: str, mcpu: str) -> int:
         return 16
     avx2 = target.create_target_machine(cpu=mcpu, opt=1).emit_assembly(llvm.parse_assembly(_PROBE_AVX2))
     return 8 if "vpaddd" in avx2 and "ymm" in avx2 else 4
+
+
+# A loop over bytes or floats, and what it becomes where a processor has an extra.
+_PROBE_BYTES = """
+declare i32 @llvm.vector.reduce.add.v16i32(<16 x i32>)
+define i32 @f(ptr %p, ptr %q) {{
+  %a = load <16 x i8>, ptr %p
+  %b = load <16 x i8>, ptr %q
+  %x = {extend} <16 x i8> %a to <16 x i32>
+  %y = sext <16 x i8> %b to <16 x i32>
+  %z = mul <16 x i32> %x, %y
+  %s = call i32 @llvm.vector.reduce.add.v16i32(<16 x i32> %z)
+  ret i32 %s
+}}
+"""
+_PROBE_HALVES = """
+define void @f(ptr %p, ptr %q) {
+  %x = load <4 x float>, ptr %p
+  %y = fptrunc <4 x float> %x to <4 x bfloat>
+  store <4 x bfloat> %y, ptr %q
+  ret void
+}
+"""
+_ARM_PROBES = {
+    "dotprod": (_PROBE_BYTES.format(extend="sext"), "sdot"),
+    "i8mm": (_PROBE_BYTES.format(extend="zext"), "usdot"),
+    "bf16": (_PROBE_HALVES, "bfcvtn"),
+}
+
+
+def _arm_extras(mcpu: str) -> tuple[str, ...]:
+    """What a processor that LLVM knows has beyond AArch64."""
+    llvm = llvm_binding()
+    machine = llvm.Target.from_triple("aarch64-unknown-linux-gnu").create_target_machine(cpu=mcpu, opt=1)
+    found = (
+        (name, machine.emit_assembly(llvm.parse_assembly(text)), word) for name, (text, word) in _ARM_PROBES.items()
+    )
+    return tuple(name for name, text, word in found if word in text)
+
+
+# Where Linux tells a process of an extra: the kind of the value that it gives, and a bit; t_cpu.c has them too.
+_HWCAP, _HWCAP2 = 16, 26
+_ARM_BITS = {"dotprod": (_HWCAP, 20), "i8mm": (_HWCAP2, 13), "bf16": (_HWCAP2, 14)}
+
+
+def _host_arm_extras() -> tuple[str, ...]:
+    """What Linux lets this process use; a virtual machine hides some of what the processor's name would promise."""
+    ask = getattr(ctypes.CDLL(None), "getauxval", None)
+    if ask is None:
+        return ()
+    ask.argtypes, ask.restype = [ctypes.c_ulong], ctypes.c_ulong
+    return tuple(name for name, (kind, bit) in _ARM_BITS.items() if ask(kind) >> bit & 1)
 
 
 def _is_known(triple: str, mcpu: str) -> bool:

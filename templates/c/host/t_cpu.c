@@ -69,6 +69,23 @@ static int has(const char *name) {
     }
     return 0;
 }
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+
+enum { HWCAP = 16, HWCAP2 = 26 }; /* AT_HWCAP and AT_HWCAP2, which older headers lack */
+
+static const struct {
+    const char *name;
+    unsigned long kind;
+    unsigned bit;
+} features[] = {{"dotprod", HWCAP, 20}, {"i8mm", HWCAP2, 13}, {"bf16", HWCAP2, 14}};
+
+static int has(const char *name) {
+    for (size_t i = 0; i < sizeof features / sizeof *features; i++)
+        if (strcmp(features[i].name, name) == 0)
+            return getauxval(features[i].kind) >> features[i].bit & 1;
+    return 0;
+}
 #else
 static int has(const char *name) {
     (void)name; /* what torshc compiles for elsewhere, every processor of the architecture has */
