@@ -37,6 +37,7 @@ ACROSS = {
     "passes/test_levels.py": "the optimisation levels",
     "plan/test_rules.py": "fusion rules of a user's file, from file to kernel",
     "bundle/test_versions.py": "libraries with versions for several processors",
+    "targets/cpu/test_arm.py": "products of narrow types by Arm's instructions",
     "targets/cpu/test_dot.py": "products of bytes in every kernel that has them",
     "targets/test_computed_indices.py": "indices computed from data, on devices",
     "targets/test_devices.py": "whole bundles for devices",

@@ -4,13 +4,17 @@
  * The names are those of t_tile.h, with t_dot for t_tile.
  *
  * Intrinsics are here and, for conversions of f16, in t_vec.h: four products and their sum are one instruction on many
- * processors, and neither clang nor gcc finds it in vector code.  All ways give the same numbers.
+ * processors, and neither clang nor gcc finds it in vector code.  Those of Arm are in t_dot_arm.h.  All ways give the same
+ * numbers.
  */
 #ifndef T_DOT_H
 #define T_DOT_H
 
 #include "t_tile.h"
 
+#if defined(__ARM_FEATURE_DOTPROD) && TORSHC_LANES == 4
+#include "t_dot_arm.h"
+#else
 #if defined(__x86_64__) && TORSHC_LANES >= 4
 #include <immintrin.h>
 #endif
@@ -44,6 +48,7 @@ T_FN i32v t_dot4(i32v acc, u32v x, i32v w) {
     return acc + T_MADD_(x & 0x00ff00ff, even) + T_MADD_(x >> 8 & 0x00ff00ff, odd);
 #endif
 }
+#endif
 
 /* Four bytes of a row, or the last `count`, in every lane. */
 T_FN u32v t_quad(const uint8_t *p, const int count) {
@@ -59,6 +64,12 @@ T_FN void t_dot_fma(const int rows, const int vecs, int k, const uint8_t *const 
     const uint8_t *row[T_MR];
     T_UNROLL for (int r = 0; r < rows; r++) row[r] = a[r];
     int i = 0;
+#ifdef T_DOT_ARM_H
+    if (rows > 1) {
+        i = t_dot_most(rows, vecs, k, row, b, acc);
+        b += i / 4 * T_NR;
+    }
+#endif
     if (ways > 1) {
         i32v part[4][T_MR][T_NV];
         T_UNROLL for (int w = 0; w < ways; w++)
