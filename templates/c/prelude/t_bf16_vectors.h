@@ -1,8 +1,9 @@
 /* The register tile of products of bf16 by vectors: T_MR rows by T_NV vectors of columns, summed in f32.
  *
- * Panels of 16 columns hold words of two k.  Where T_BF16_DOT is defined an instruction adds both products of a word (AVX512-
- * BF16: the odd k first; numbers below 2^-126 are zeros), and rows are read as they lie.  Elsewhere halves are widened, in
- * the panels by a shift each time, in rows once for a block of them, and multiplied as floats.
+ * Panels of 16 columns hold words of two k.  Where T_BF16_DOT or T_BF16_MMLA is defined an instruction adds both products of a
+ * word (AVX512-BF16: the odd k first; numbers below 2^-126 are zeros; of Arm t_bf16_arm.h says how), and rows are read as they
+ * lie.  Elsewhere halves are widened, in the panels by a shift each time, in rows once for a block of them, and multiplied
+ * as floats.
  */
 #ifndef T_HALF_VECTORS_H
 #define T_HALF_VECTORS_H
@@ -16,8 +17,10 @@ T_FN u32v t_bf16_columns(const uint32_t *b, int64_t panel, const int v) {
     return t_load_u32(b + v / T_PER * panel + v % T_PER * TORSHC_LANES);
 }
 
-#ifdef T_BF16_DOT
-#if defined(__AVX512BF16__) && TORSHC_LANES == 16
+#if defined(T_BF16_DOT) || defined(T_BF16_MMLA)
+#ifdef T_BF16_MMLA
+#include "t_bf16_arm.h"
+#elif defined(__AVX512BF16__) && TORSHC_LANES == 16
 /* Not by its intrinsic, whose type of halves clang 15 and 16 cannot convert to and fall over. */
 T_FN f32v t_pair_(f32v acc, u32v x, u32v w) {
     __asm__("vdpbf16ps %2, %1, %0" : "+v"(acc) : "v"(x), "v"(w));
@@ -50,6 +53,10 @@ T_FN void t_bf16_sums(const int rows, const int vecs, int k, const uint16_t *a, 
     f32v acc[T_MR][T_NV];
     int i = 0;
     t_tile_open(rows, vecs, NULL, acc);
+#if defined(T_BF16_MMLA) && defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+    i = t_bf16_most(rows, vecs, k, a, a_row, b, panel, acc);
+    b += i / 2 * 16;
+#endif
     for (; i + 2 <= k; i += 2, b += 16) {
         u32v col[T_NV];
         T_UNROLL for (int v = 0; v < vecs; v++) col[v] = t_bf16_columns(b, panel, v);

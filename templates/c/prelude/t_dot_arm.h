@@ -7,11 +7,8 @@
 #ifndef T_DOT_ARM_H
 #define T_DOT_ARM_H
 
+#include "t_arm.h"
 #include "t_tile.h"
-#include "t_transpose.h"
-
-/* As text: arm_neon.h takes a compiler longer than a kernel. */
-#define T_ARM_(instruction, acc, x, y) __asm__(instruction : "+w"(acc) : "w"(x), "w"(y))
 
 #ifdef __ARM_FEATURE_MATMUL_INT8
 T_FN i32v t_dot4(i32v acc, u32v x, i32v w) {
@@ -19,26 +16,17 @@ T_FN i32v t_dot4(i32v acc, u32v x, i32v w) {
     return acc;
 }
 
-typedef uint64_t t_rows_of_8 __attribute__((vector_size(16)));
-
-T_FN uint64_t t_bytes8(const uint8_t *p) {
-    uint64_t x;
-    __builtin_memcpy(&x, p, sizeof x);
-    return x;
-}
-
 /* acc[r][v] += sum over i < n of a[r][i] * b[i][v], two rows or more; n, the largest multiple of 8 up to k, is returned. */
 T_FN int t_dot_most(const int rows, const int vecs, int k, const uint8_t *const *row, const int32_t *b,
                     i32v acc[T_MR][T_NV]) {
-    i32v square[T_MR / 2 + 1][T_NV][2]; /* of two rows and two columns: those of the first row, then those of the second */
+    i32v square[T_MR / 2 + 1][T_NV][2];
     int i = 0;
     T_UNROLL for (int p = 0; p < rows / 2; p++)
         T_UNROLL for (int v = 0; v < vecs; v++) square[p][v][0] = square[p][v][1] = (i32v){0};
     for (; i + 8 <= k; i += 8, b += 2 * T_NR) {
-        t_rows_of_8 x[T_MR / 2 + 1];
-        T_UNROLL for (int p = 0; p < rows / 2; p++)
-            x[p] = (t_rows_of_8){t_bytes8(row[2 * p] + i), t_bytes8(row[2 * p + 1] + i)};
-        if (rows % 2) x[rows / 2] = (t_rows_of_8){t_bytes8(row[rows - 1] + i)};
+        t_two_rows x[T_MR / 2 + 1];
+        T_UNROLL for (int p = 0; p < rows / 2; p++) x[p] = t_rows_of_8(row[2 * p] + i, row[2 * p + 1] + i);
+        if (rows % 2) x[rows / 2] = t_rows_of_8(row[rows - 1] + i, row[rows - 1] + i);
         T_UNROLL for (int v = 0; v < vecs; v++) {
             const i32v w0 = t_load_i32(b + v * 4), w1 = t_load_i32(b + T_NR + v * 4);
             const i32v low = T_SHUFFLE_(T_LOWER_, w0, w1, 0), high = T_SHUFFLE_(T_UPPER_, w0, w1, 0);
@@ -54,9 +42,8 @@ T_FN int t_dot_most(const int rows, const int vecs, int k, const uint8_t *const 
     }
     T_UNROLL for (int p = 0; p < rows / 2; p++)
         T_UNROLL for (int v = 0; v < vecs; v++) {
-            const t_rows_of_8 low = (t_rows_of_8)square[p][v][0], high = (t_rows_of_8)square[p][v][1];
-            acc[2 * p][v] += (i32v)(t_rows_of_8){low[0], high[0]};
-            acc[2 * p + 1][v] += (i32v)(t_rows_of_8){low[1], high[1]};
+            acc[2 * p][v] += (i32v)T_SQUARES_ROW_(0, square[p][v][0], square[p][v][1]);
+            acc[2 * p + 1][v] += (i32v)T_SQUARES_ROW_(1, square[p][v][0], square[p][v][1]);
         }
     return i;
 }

@@ -7,12 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx.reference import ReferenceEvaluator
 
-from torshc.expr import U8, const
+from torshc.expr import BF16, U8, const
+from torshc.graph import Graph
+from torshc.kernels.machine import Machine
+from torshc.ops.math.linalg import MatMul
+from torshc.ops.nn.conv import Conv
 from torshc.ops.quant.integer import IntegerConv, IntegerMatMul
 
 from ...support.kernels import Maker
+from ...support.models import model, node
 from ...support.run_emulated import Emulated
+from ...support.run_kernel import Array, Program, compilers, kind_of, native_lanes
 from .test_dot import LAST, Case, convolved
 
 BYTES = [  # a processor to compile for, one that runs it, and one that lacks its instructions
@@ -70,3 +77,92 @@ def test_convolutions_of_bytes(mcpu: str, on: str, lacking: str) -> None:
     for case, (x, w), y in zip(CONVOLUTIONS, data, found, strict=True):
         np.testing.assert_array_equal(y, convolved(case, x, w, int(margin)))
     assert made.status(lacking) == -signal.SIGILL
+
+
+HALVES = [(13, 37, 19), (1, 64, 100), (6, 7, 9), (31, 70, 40)]
+WINDOWS = [
+    Case((1, 32, 9, 11), (20, 32, 3, 3), pads=(1, 1, 1, 1)),
+    Case((2, 10, 8, 7), (17, 10, 3, 2), strides=(2, 1), pads=(1, 0, 0, 1)),
+]
+
+
+def halves(seed: int, *shape: int) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(BF16.numpy)
+
+
+LEFT = [halves(i, rows, depth) for i, (rows, depth, _) in enumerate(HALVES)]
+RIGHT = [halves(10 + i, depth, columns) for i, (_, depth, columns) in enumerate(HALVES)]
+LEFT[0][4] *= np.float32(2.0**-126)  # products and sums of these are below the normal numbers, and some factors
+IMAGES = [(halves(20 + i, *case.x), halves(30 + i, *case.w)) for i, case in enumerate(WINDOWS)]
+
+
+def products_of_halves() -> Graph:
+    """Products and convolutions, each with an output in f32."""
+    m, outputs = Maker(), []
+    for x, w in zip(LEFT, RIGHT, strict=True):
+        outputs.append(m.builder.one(MatMul(out="f32"), m.input(*x.shape, dtype=BF16), m.constant(w)))
+    for case, (x, w) in zip(WINDOWS, IMAGES, strict=True):
+        fields: Any = {"strides": case.strides, "dilations": case.dilations, "pads": tuple(map(const, case.pads))}
+        image = m.input(*x.shape, dtype=BF16)
+        outputs.append(m.builder.one(Conv(out="f32", **fields), image, m.constant(w)))
+    return m.output(*outputs)
+
+
+def plain() -> Program:
+    """The same in C for this machine."""
+    machine = Machine(native_lanes(), kind_of(compilers()[0]), extras=("bf16",))
+    return Program(products_of_halves(), None, machine, compilers()[0])
+
+
+def flushed(x: Array) -> Array:
+    """Numbers below 2^-126 as zeros."""
+    return np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), x), x)
+
+
+def added_to_odd(x: Array, y: Array) -> Array:
+    """Sums of f32 in f32; what is not exact is cut, and its last bit made 1."""
+    exact = x.astype(np.longdouble) + y.astype(np.longdouble)
+    near = exact.astype(np.float32)
+    cut = np.where(np.abs(near) > np.abs(exact), np.nextafter(near, np.float32(0)), near).astype(np.float32)
+    return flushed(np.where(near == exact, near, (cut.view(np.uint32) | 1).view(np.float32)))
+
+
+def test_halves_in_plain_c() -> None:
+    """Every machine has the sums of Arm's instructions: pairs of products first, all of them rounded to odd."""
+    made = plain()
+    assert {k.template for k in made.kernels} >= {"gemm_bf16_mmla.c.j2"}
+    found = made.run(*LEFT, *(x for x, _ in IMAGES))
+    for x, w, y in zip(LEFT, RIGHT, found, strict=False):
+        left, right = (flushed(v.astype(np.float32)) for v in (x, w))
+        terms = flushed(left[:, :, None] * right)  # exact: 8 bits by 8
+        terms = np.concatenate([terms, np.zeros_like(terms[:, : terms.shape[1] % 2])], 1)
+        sums = np.zeros_like(y)
+        for k in range(0, terms.shape[1], 2):
+            sums = added_to_odd(sums, added_to_odd(terms[:, k], terms[:, k + 1]))
+        np.testing.assert_array_equal(y, sums)
+
+
+def test_halves() -> None:
+    """The instructions give what plain C gives, bit for bit, and what ONNX's reference gives within their rounding.
+
+    A sum of K terms is rounded K times, each by less than 2^-23 of what is added so far, and that is at most the sum of
+    the terms' magnitudes; the reference rounds as often.
+    """
+    emulated, inputs = Emulated(products_of_halves(), "armv8-a-bf16"), [*LEFT, *(x for x, _ in IMAGES)]
+    found = emulated.run(*inputs)
+    for y, z in zip(found, plain().run(*inputs), strict=True):
+        np.testing.assert_array_equal(y, z)
+    for case, (x, w), y in zip(WINDOWS, IMAGES, found[len(LEFT) :], strict=True):
+        wide = [v.astype(np.float32) for v in (x, w)]
+        expected, most = (convolution(case, a, b) for a, b in (wide, [np.abs(v) for v in wide]))
+        assert (np.abs(y - expected) <= most * (w[0].size * 2.0**-23 * 2)).all()
+    assert emulated.status("neoverse-n1") == -signal.SIGILL
+
+
+def convolution(case: Case, x: Array, w: Array) -> Array:
+    """By ONNX's reference, in f32."""
+    made = model(
+        [node("Conv", "x w", "y", strides=[*case.strides], pads=[*case.pads])], {"x": x.shape}, ["y"], {"w": w}
+    )
+    (y,) = ReferenceEvaluator(made).run(None, {"x": x})
+    return np.asarray(y)

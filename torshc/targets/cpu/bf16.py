@@ -128,6 +128,20 @@ class DotKernel(Bf16GemmKernel):
 
 
 @dataclass(frozen=True)
+class MmlaKernel(Bf16GemmKernel):
+    """Squares of 2 x 2 sums, to each of which an instruction of Arm adds four terms."""
+
+    template: ClassVar[str] = "gemm_bf16_mmla.c.j2"
+    needs: ClassVar[tuple[str, ...]] = ("bf16",)
+    reads_rows: ClassVar[bool] = True
+
+    @classmethod
+    def choose_tile(cls, lanes: int, rows: int | None) -> Tile:
+        """Two pairs of rows by eight of columns: with three, compilers keep some of 24 sums in memory."""
+        return Tile(4, HALF_COLUMNS // lanes, lanes) if lanes == 4 else super().choose_tile(lanes, rows)
+
+
+@dataclass(frozen=True)
 class WidenedKernel(Bf16GemmKernel):
     """Halves in memory, f32 arithmetic."""
 
@@ -135,7 +149,7 @@ class WidenedKernel(Bf16GemmKernel):
     packed: ClassVar[int] = 4
 
 
-FORMS: tuple[type[Bf16GemmKernel], ...] = (AmxKernel, DotKernel, WidenedKernel)  # the best first
+FORMS: tuple[type[Bf16GemmKernel], ...] = (AmxKernel, DotKernel, MmlaKernel, WidenedKernel)  # the best first
 
 
 def choose_form(extras: Sequence[str]) -> type[Bf16GemmKernel]:
