@@ -6,19 +6,27 @@ import signal
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from torshc.base.options import CompileOptions
 from torshc.expr import BF16, U8, const
+from torshc.formats import import_model
 from torshc.graph import Graph
 from torshc.kernels.machine import Machine
 from torshc.ops.math.linalg import MatMul
 from torshc.ops.nn.conv import Conv
 from torshc.ops.quant.integer import IntegerConv, IntegerMatMul
+from torshc.passes import optimise
+from torshc.targets.cpu.c import CTarget
+from torshc.targets.isa import resolve
 
+from ...conformance import cases as conformance
 from ...support.kernels import Maker
 from ...support.models import model, node
-from ...support.run_emulated import Emulated
+from ...support.run_emulated import TRIPLE, Emulated
 from ...support.run_kernel import Array, Program, compilers, kind_of, native_lanes
 from .test_dot import LAST, Case, convolved
 
@@ -166,3 +174,43 @@ def convolution(case: Case, x: Array, w: Array) -> Array:
     )
     (y,) = ReferenceEvaluator(made).run(None, {"x": x})
     return np.asarray(y)
+
+
+ARM = resolve("armv8-a-bf16", TRIPLE)
+OPERATORS = ("Conv", "ConvInteger", "Gemm", "MatMul", "MatMulInteger", "QLinearConv", "QLinearMatMul")
+
+
+def weights_as_constants(case: conformance.Case) -> bytes:
+    """A case's model whose inputs but the first are constants: what kernels of narrow types have."""
+    made = onnx.ModelProto()
+    made.CopyFrom(case.model)
+    first, *others = case.feeds(0).items()
+    kept = [v for v in made.graph.input if v.name == first[0]]
+    made.graph.ClearField("input")
+    made.graph.input.extend(kept)
+    known = {t.name for t in made.graph.initializer}
+    made.graph.initializer.extend(numpy_helper.from_array(a, name) for name, a in others if name not in known)
+    return made.SerializeToString()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("precision", "tolerance"), [("f32", 1e-5), ("bf16", 2.0**-7)])
+def test_conformance(precision: str, tolerance: float) -> None:
+    """ONNX's own cases of products and convolutions.
+
+    bf16 rounds both factors of a term, each by 2^-9 of it at the most, which makes 2^-8 of the terms' magnitudes. These
+    add up to less than twice the largest result: the cases' numbers lie in [0, 1], or are few integers.
+    """
+    templates = set()
+    for case in (c for c in conformance.all_cases() if c.operator in OPERATORS):
+        graph = import_model(weights_as_constants(case))
+        optimise(graph, CompileOptions.create(precision=precision), CTarget.features_on((), ARM.extras))
+        emulated = Emulated(graph, ARM.name)
+        (found, *_), (wanted, *_) = emulated.run(next(iter(case.feeds(0).values()))), case.data_sets[0][1]
+        if np.issubdtype(found.dtype, np.integer):
+            np.testing.assert_array_equal(found, wanted, case.name)
+        else:
+            error = np.abs(found - wanted).max() / np.abs(wanted).max()
+            assert error <= tolerance, (case.name, error)
+        templates |= {k.template for k in emulated.kernels}
+    assert ("gemm_bf16_mmla.c.j2" in templates) == (precision == "bf16")
