@@ -184,7 +184,7 @@ def test_on_processors_of_another_machine(tmp_path: Path) -> None:
     if (qemu := shutil.which("qemu-aarch64")) is None:
         pytest.skip("qemu-user is not installed")
     pytest.importorskip("ziglang")
-    triple, place, versions = "aarch64-linux-musl", tmp_path / "both.tsc", ("armv8-a-bf16", "armv8-a-dotprod")
+    triple, place, versions = "aarch64-linux-musl", tmp_path / "both.tsc", ("armv8.2-a-bf16", "armv8.2-a-dotprod")
     torshc.compile(source(), place, isa=versions, emit="objects", cc="zig", triple=triple)
     (tmp_path / "main.c").write_text(MAIN)
     objects = [str(p) for p in sorted((place / "obj").glob("*.o"))]
@@ -202,7 +202,7 @@ def test_on_processors_of_another_machine(tmp_path: Path) -> None:
         "-lm",
     ]
     subprocess.run([*made, "-o", "main"], cwd=tmp_path, check=True, capture_output=True)
-    lacks = "this processor lacks dotprod, which the library was compiled for (armv8-a-dotprod)"
+    lacks = "this processor lacks dotprod, which the library was compiled for (armv8.2-a-dotprod)"
     for processor, told in (("max", versions[0]), ("neoverse-n1", versions[1]), ("cortex-a72", lacks)):
         command = [qemu, "-cpu", processor, str(tmp_path / "main"), str(place / "weights.bin")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -82,11 +82,11 @@ def test_what_processors_of_arm_multiply(processor: str, extras: tuple[str, ...]
 
 
 def test_versions_for_arm() -> None:
-    names = ("armv8-a-bf16", "armv8-a-dotprod", "armv8-a")
+    names = ("armv8.2-a-bf16", "armv8.2-a-dotprod", "armv8-a")
     assert versions_of(names[::-1], "native", ARM) == names
     best, _, least = (resolve(name, ARM) for name in names)
     assert [resolve(name, ARM).name for name in names] == [*names]
-    assert best.flags("gcc")[0] == "-mcpu=generic+dotprod+i8mm+bf16" and least.cpu_features == ()
+    assert best.flags("gcc")[0] == "-march=armv8.2-a+dotprod+i8mm+bf16" and least.cpu_features == ()
     with pytest.raises(ConfigError, match="--isa cannot hold armv8-a: this library is for x86_64"):
         versions_of(("armv8-a",), "native", "x86_64-linux-gnu")
 

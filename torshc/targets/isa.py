@@ -39,8 +39,8 @@ _ARM_EXTRAS = ("dotprod", "i8mm", "bf16")
 _VARIANTS = {
     "x86-64-v4-amx": ("x86-64-v4", ("avx512vnni", "avx512bf16", *_TILES)),
     "x86-64-v4-bf16": ("x86-64-v4", ("avx512vnni", "avx512bf16")),
-    "armv8-a-bf16": ("generic", _ARM_EXTRAS),
-    "armv8-a-dotprod": ("generic", ("dotprod",)),
+    "armv8.2-a-bf16": ("generic", _ARM_EXTRAS),
+    "armv8.2-a-dotprod": ("generic", ("dotprod",)),
     "armv8-a": ("generic", ()),
 }
 # The same of processors that LLVM names.
@@ -122,8 +122,11 @@ class Isa:
         if self.arch == "x86_64":
             flags = [f"-march={mcpu}", *(f"-m{extra}" for extra in self.extras)]
         else:
-            named = "+".join((mcpu or "generic", *self.extras))
-            flags = [f"-mcpu={named}"] if mcpu or self.extras else []
+            flag = f"-mcpu={mcpu}" if mcpu else ""
+            if self.extras and mcpu in ("", "generic"):
+                # What is beyond Armv8 goes with 8.2, without which assemblers do not take it.
+                flag = "-mcpu=generic+v8_2a" if kind == "zig" else "-march=armv8.2-a"
+            flags = ["+".join((flag, *self.extras))] if flag else []
         if self.lanes == 16:
             flags.append("-mprefer-vector-width=512")  # compilers split 64-byte vectors in two where they think it wise
         return (*flags, f"-DTORSHC_LANES={self.lanes}")
@@ -200,7 +203,7 @@ def versions_of(isa: Sequence[str], mcpu: str, triple: str = "") -> tuple[str, .
 
 def version_mark(isa: Sequence[str], mcpu: str) -> str:
     """What tells the names of a version from those of others in one library: "v3"; empty for the only one."""
-    level = mcpu.removeprefix("x86-64").removeprefix("armv8-a").replace("-", "")
+    level = re.sub(r"x86-64|armv8(\.2)?-a|-", "", mcpu)
     return (level or "v1") if len(isa) > 1 else ""
 
 

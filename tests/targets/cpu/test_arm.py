@@ -31,8 +31,8 @@ from ...support.run_kernel import Array, Program, compilers, kind_of, native_lan
 from .test_dot import LAST, Case, convolved
 
 BYTES = [  # a processor to compile for, one that runs it, and one that lacks its instructions
-    ("armv8-a-bf16", "max", "neoverse-n1"),
-    ("armv8-a-dotprod", "neoverse-n1", "cortex-a72"),
+    ("armv8.2-a-bf16", "max", "neoverse-n1"),
+    ("armv8.2-a-dotprod", "neoverse-n1", "cortex-a72"),
 ]
 PRODUCTS = [(13, 37, 19), (1, 64, 100), (2, 21, 9)]
 CONVOLUTIONS = [
@@ -156,7 +156,7 @@ def test_halves() -> None:
     A sum of K terms is rounded K times, each by less than 2^-23 of what is added so far, and that is at most the sum of
     the terms' magnitudes; the reference rounds as often.
     """
-    emulated, inputs = Emulated(products_of_halves(), "armv8-a-bf16"), [*LEFT, *(x for x, _ in IMAGES)]
+    emulated, inputs = Emulated(products_of_halves(), "armv8.2-a-bf16"), [*LEFT, *(x for x, _ in IMAGES)]
     found = emulated.run(*inputs)
     for y, z in zip(found, plain().run(*inputs), strict=True):
         np.testing.assert_array_equal(y, z)
@@ -176,7 +176,7 @@ def convolution(case: Case, x: Array, w: Array) -> Array:
     return np.asarray(y)
 
 
-ARM = resolve("armv8-a-bf16", TRIPLE)
+ARM = resolve("armv8.2-a-bf16", TRIPLE)
 OPERATORS = ("Conv", "ConvInteger", "Gemm", "MatMul", "MatMulInteger", "QLinearConv", "QLinearMatMul")
 
 
