@@ -39,15 +39,19 @@ def test_what_another_machine_needs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["c", "llvm"])
-def test_a_model_for_another_machine_runs_there(target: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("target", "more"),
+    [("c", {}), ("llvm", {}), ("c", {"mcpu": "neoverse-v1", "precision": "bf16"})],
+    ids=["c", "llvm", "halves"],
+)
+def test_a_model_for_another_machine_runs_there(target: str, more: dict[str, str], tmp_path: Path) -> None:
     """The sample program, built with the bundle's objects, says what each of its images shows."""
     qemu = shutil.which("qemu-aarch64")
     if qemu is None:
         pytest.skip("qemu-user is not installed")
     pytest.importorskip("ziglang")
     bundle, program = tmp_path / "digits.tsc", tmp_path / "digits"
-    torshc.compile(SAMPLES / "digits.onnx", bundle, target=target, triple=ARM, emit="objects", cc="zig")
+    torshc.compile(SAMPLES / "digits.onnx", bundle, target=target, triple=ARM, emit="objects", cc="zig", **more)
     objects = [str(p) for p in sorted((bundle / "obj").glob("*.o"))]
     command = [sys.executable, "-m", "ziglang", "cc", "-target", ARM, str(SAMPLES / "c" / "main.c"), *objects]
     subprocess.run([*command, f"-I{bundle}", "-static", "-lm", "-o", str(program)], check=True, capture_output=True)
