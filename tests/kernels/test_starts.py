@@ -131,3 +131,23 @@ def test_what_runs_on_the_processor_instead_is_copied_from_its_start_on() -> Non
             assert place.offset is start or (b.start == 0 and place.offset == 0)
             assert size is whole - start
     assert {b.start for k in kernels for b in k.buffers} == {0, 1, 5, 6}
+
+
+def test_products_of_parts_share_a_kernel(tmp_path: Path) -> None:
+    """Steps that multiply a part by the same weights, with parts of other values behind the sum."""
+    count, rows, size = 6, 5, 8
+    nodes = [node("Split", v, " ".join(f"{v}{k}" for k in range(count)), axis=0, num_outputs=count) for v in "xz"]
+    for k in range(count):
+        nodes += [node("MatMul", f"x{k} w", f"p{k}"), node("Mul", f"p{k} z{k}", f"q{k}")]
+    nodes.append(node("Concat", " ".join(f"q{k}" for k in range(count)), "y", axis=0))
+    shape = (count * rows, size)
+    onnx.save(model(nodes, {"x": shape, "z": shape, "w": (size, size)}), tmp_path / "m.onnx")
+    made = torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc")
+    assert sum("gemm" in k.kind for u in made.units for k in u.kernels) == count
+    assert len(made.sources) == 2  # the weights' panels, and the product
+    x, z = (RNG.standard_normal(shape).astype(np.float32) for _ in range(2))
+    w = RNG.standard_normal((size, size)).astype(np.float32)
+    with torshc.load(tmp_path / "m.tsc") as loaded:
+        got = loaded.run({"x": x, "z": z, "w": w})["y"]
+    # Sums of 8 products of numbers near 1 in f32: roundings of 6e-8 each.
+    np.testing.assert_allclose(got, (x.astype(np.float64) @ w) * z, rtol=1e-5, atol=1e-5)

@@ -2,7 +2,7 @@
 
     b0[i0 + 96] = ...      becomes      b0[i0] = ..., where the argument begins 96 elements further on
 
-The parts of a concatenation are such kernels, or those that read the parts of a split.
+The parts of a concatenation are such kernels, or those that read the parts of a split, or the steps of a recurrence.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ..expr import Expr, as_int, load, rebuild, walk
 from ..expr.index import poly_of
 from ..graph import Value
 from .base import Buffer, Kernel, Store, expressions_in, text_fields
+from .heavy import Strided
 
 
 def with_starts(kernel: Kernel, step: int) -> Kernel:
@@ -38,22 +39,22 @@ def with_starts(kernel: Kernel, step: int) -> Kernel:
 
 
 def _offsets(kernel: Kernel) -> dict[int, list[Expr]]:
-    """At what offsets loads and stores reach the buffers."""
+    """At what offsets loads, stores and walks reach the buffers."""
     found: dict[int, list[Expr]] = {}
-    for s in _stores([getattr(kernel, name) for name in text_fields(kernel)]):
-        found.setdefault(s.buffer, []).append(s.offset)
+    for place in _places([getattr(kernel, name) for name in text_fields(kernel)]):
+        found.setdefault(place.buffer, []).append(place.offset if isinstance(place, Store) else place.start)
     for x in walk(*kernel.expressions()):
         if x.op == "load" and isinstance(x.data, int):
             found.setdefault(x.data, []).append(x.args[0])
     return found
 
 
-def _stores(item: object) -> Iterator[Store]:
-    if isinstance(item, Store):
+def _places(item: object) -> Iterator[Store | Strided]:
+    if isinstance(item, Store | Strided):
         yield item
     elif isinstance(item, list | tuple):
         for x in item:
-            yield from _stores(x)
+            yield from _places(x)
 
 
 def _constant(offset: Expr) -> int:
@@ -69,12 +70,14 @@ def _start(buffer: Buffer, least: int, step: int) -> int:
 
 
 def _move_to_starts(item: Any, starts: Mapping[int, int], known: Mapping[Expr, Expr]) -> Any:
-    """The same with other loads, and with stores that count from the starts."""
+    """The same with other loads, and with stores and walks that count from the starts."""
     if isinstance(item, Expr):
         return rebuild(item, known.get)
     if isinstance(item, Store):
         offset = rebuild(item.offset, known.get) - starts.get(item.buffer, 0)
         return Store(item.buffer, offset, rebuild(item.value, known.get))
+    if isinstance(item, Strided):
+        return dataclasses.replace(item, start=rebuild(item.start, known.get) - starts.get(item.buffer, 0))
     if isinstance(item, list | tuple):
         return type(item)(_move_to_starts(x, starts, known) for x in item)
     if dataclasses.is_dataclass(item) and not isinstance(item, type) and expressions_in(item):

@@ -169,3 +169,8 @@ class ProductKernel(HeavyKernel):
     b: Strided
     tile: Tile
     blocks: Blocks
+
+    @property
+    def reached(self) -> frozenset[int]:
+        """The left operand and what the epilogue reads too; panels are walked in a way of their own."""
+        return frozenset({self.a.buffer, *self.finish_buffers}) - {self.b.buffer}
