@@ -23,7 +23,8 @@ class Budget:
         outputs: outputs of one node.
         nodes: nodes, with all that passes make of them.
         expanded: nodes that functions and bodies of loops and branches expand to.
-        unrolled: nodes of a loop, or phases of a kernel, that are written one after the other; more are a loop.
+        unrolled: nodes of a loop, steps of a network that is differentiated, or phases of a kernel, that are written
+            one after the other; more are a loop.
         search: elements times what each looks through, in operators that search; 2^30 take about a second of one core.
         steps: what the loops of one kernel come to, where that is known; 2^50 take days.
         folding: bytes of a constant that is computed when compiling; a larger one is computed at run time.

@@ -3,7 +3,7 @@
 What is added are operators, so gradients of gradients are had by differentiating again.
 """
 
-from . import flow
+from . import flow, recurrent
 from .reverse import gradients, replaced
 
-__all__ = ["flow", "gradients", "replaced"]
+__all__ = ["flow", "gradients", "recurrent", "replaced"]

@@ -12,7 +12,7 @@ from ..ops.core.base import Op, same_dim
 from ..ops.core.custom import Custom
 from ..ops.core.custom_kernel import CustomKernel
 from ..ops.core.functions import identity
-from ..ops.core.gradient import PARTS, RULES, Backward, Gradients, NoGradient, as_shape, spread, zeros
+from ..ops.core.gradient import RULES, Backward, Gradients, NoGradient, as_shape, spread, stated_parts, zeros
 from ..ops.core.pointwise import Pointwise
 from ..ops.core.tensor import Tensor
 from .nest import nest_parts
@@ -226,12 +226,11 @@ def _rule_of(op: Op) -> Rule | None:
 
 def _parts_of(builder: Builder, node: Node) -> list[Value] | None:
     """What a node computes, made of other operators; None where nothing says so."""
-    parts = _look_up(PARTS, node.op)
-    if parts is None:
-        made = node.op.decompose(builder, node.inputs)
-        return nest_parts(builder, node) if made is None else made
-    given = parts(node.op, *(None if v is None else Tensor(builder, v) for v in node.inputs))
-    return [t.value for t in ([given] if isinstance(given, Tensor) else given)]
+    stated = stated_parts(node.op, [None if v is None else Tensor(builder, v) for v in node.inputs])
+    if stated is not None:
+        return [t.value for t in stated]
+    made = node.op.decompose(builder, node.inputs)
+    return nest_parts(builder, node) if made is None else made
 
 
 def _look_up(table: Mapping[type[Op], T], op: Op) -> T | None:

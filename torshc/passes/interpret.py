@@ -20,6 +20,8 @@ from ..expr import BOOL, DTYPES, FUNCTIONS, SYMBOLS, DType, Expr, acc, as_int, a
 from ..expr.index import poly_of
 from ..graph import Builder, Graph, Node, Value
 from ..ops import LoopNest
+from ..ops.core.gradient import stated_parts
+from ..ops.core.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[Node, Sequence[Array | None]], list[Array]]
@@ -82,20 +84,45 @@ def _run_nodes(
 
 def _run_parts(node: Node, arrays: Sequence[Array | None]) -> list[Array]:
     """A composite through what it is made of."""
-    scratch = Graph()
-    # Constants stay, since what some operators are made of depends on them.
-    stand_ins = [v if v is None or v.const is not None else scratch.new_value(v.type, data=v.data) for v in node.inputs]
-    known: dict[Value, Array] = {}
-    for stand_in, v, array in zip(stand_ins, node.inputs, arrays, strict=True):
-        if stand_in is not None and v is not None and array is not None:
-            known[stand_in] = array
-    outputs = node.op.decompose(Builder(scratch), stand_ins)
-    if outputs is None:
-        raise CannotEvaluate(node.op.name)
+    made = _MADE.get(node)
+    if made is None or made.inputs != node.inputs:
+        made = _MADE[node] = _take_apart(node)
+    known = {
+        stand_in: array
+        for stand_in, array in zip(made.stand_ins, arrays, strict=True)
+        if stand_in is not None and stand_in.const is None and array is not None
+    }
     try:
-        return _run_nodes(scratch.nodes, outputs[: len(node.outputs)], known)
+        return _run_nodes(made.nodes, made.outputs[: len(node.outputs)], known)
     except UnsupportedError as e:
         raise CannotEvaluate(node.op.name) from e
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a node with these inputs is made of, of values that stand for them."""
+
+    inputs: tuple[Value | None, ...]
+    stand_ins: Sequence[Value | None]
+    nodes: Sequence[Node]
+    outputs: Sequence[Value]
+
+
+_MADE: WeakKeyDictionary[Node, _Parts] = WeakKeyDictionary()
+
+
+def _take_apart(node: Node) -> _Parts:
+    scratch = Graph()
+    builder = Builder(scratch)
+    # Constants stay, since what some operators are made of depends on them.
+    stand_ins = [v if v is None or v.const is not None else scratch.new_value(v.type, data=v.data) for v in node.inputs]
+    outputs = node.op.decompose(builder, stand_ins)
+    if outputs is None:  # as of LSTM, whose kernels are written by hand
+        stated = stated_parts(node.op, [None if v is None else Tensor(builder, v) for v in stand_ins])
+        if stated is None:
+            raise CannotEvaluate(node.op.name)
+        outputs = [t.value for t in stated]
+    return _Parts(node.inputs, stand_ins, scratch.nodes, outputs)
 
 
 @dataclass(frozen=True)

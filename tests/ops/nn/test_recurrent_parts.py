@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from tests.gradient.differences import check_graph, evaluate, graph_of
+from torshc.base.budget import spending
 from torshc.entry.inprocess import load_model
 from torshc.graph import Builder, Graph, Value
+from torshc.ops.control.flow import bodies
 from torshc.ops.core.gradient import PARTS
 from torshc.ops.core.tensor import Tensor
 from torshc.passes.interpret import run_graph
@@ -75,11 +77,14 @@ def parts(graph: Graph) -> list[Value]:
 def test_parts_are_what_kernels_compute(op: str, how: str) -> None:
     graph, feeds = network(op, how, np.float32)
     wanted = load_model(graph)(*feeds.values())
-    graph, feeds = network(op, how, np.float32)
-    graph.outputs = parts(graph)
-    for got, w in zip(run_graph(graph, feeds, evaluate), wanted, strict=True):
-        # Sums of few terms near 1, and functions that differ by a rounding.
-        np.testing.assert_allclose(got, w, rtol=0, atol=2e-6)
+    for unrolled in (STEPS, 1):  # written out, and as a loop
+        graph, feeds = network(op, how, np.float32)
+        with spending({"unrolled": unrolled}):
+            graph.outputs = parts(graph)
+        assert any(bodies(n) for n in graph.nodes) == (unrolled == 1)
+        for got, w in zip(run_graph(graph, feeds, evaluate), wanted, strict=True):
+            # Sums of few terms near 1, and functions that differ by a rounding.
+            np.testing.assert_allclose(got, w, rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize(("op", "how"), NODES)

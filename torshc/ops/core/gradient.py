@@ -94,6 +94,15 @@ def parts_of(*kinds: type[Op] | str) -> Callable[[F], F]:
     return _note_in(PARTS, kinds)
 
 
+def stated_parts(op: Op, inputs: Sequence[Tensor | None]) -> list[Tensor] | None:
+    """What an operator is made of, as `parts_of` says; None where nothing does."""
+    parts = next((PARTS[kind] for kind in type(op).__mro__ if kind in PARTS), None)
+    if parts is None:
+        return None
+    made = parts(op, *inputs)
+    return [made] if isinstance(made, Tensor) else list(made)
+
+
 def _note_in(table: dict[type[Op], Any], kinds: Sequence[type[Op] | str]) -> Callable[[F], F]:
     def note(function: F) -> F:
         for kind in kinds:
@@ -144,5 +153,5 @@ def _own(name: str) -> type[Any]:
 
 __all__ = [
     "PARTS", "RULES", "SLOPES", "Backward", "NoGradient", "as_shape", "gradient_of", "parts_of",
-    "slopes_of", "spread", "sum_to", "zeros",
+    "slopes_of", "spread", "stated_parts", "sum_to", "zeros",
 ]  # fmt: skip
