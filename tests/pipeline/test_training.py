@@ -259,23 +259,31 @@ def test_an_embedding_is_trained_and_its_indices_are_checked(tmp_path: Path) -> 
     np.testing.assert_allclose(states["table"], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_cells_whose_gradient_is_a_loop_are_refused_by_name(tmp_path: Path) -> None:
+def test_cells_of_too_many_or_unknown_steps_are_refused_by_name(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     weights = {"w": rng.standard_normal((1, 2, 3)), "r": rng.standard_normal((1, 2, 2)), "v": rng.standard_normal(2)}
     nodes = [
         helper.make_node("RNN", ["x", "w", "r"], ["h"], "cell", hidden_size=2),
         helper.make_node("Mul", ["h", "v"], ["y"]),
     ]
-    (tmp_path / "m.onnx").write_bytes(model(nodes, {"x": [4, 1, 3]}, {"y": [4, 1, 1, 2]}, weights, np.float32))
-    for chosen, refused in (('"*"', True), ("v", False)):
+    files = {steps: tmp_path / f"{steps}.onnx" for steps in (4, "steps")}
+    for steps, file in files.items():
+        file.write_bytes(model(nodes, {"x": [steps, 1, 3]}, {"y": [steps, 1, 1, 2]}, weights, np.float32))
+
+    def options(chosen: str = '"*"', **more: Any) -> CompileOptions:
         text = f"weights: {chosen}\nloss: mse\noptimizer: {{sgd: {{learning_rate: 1}}}}\n"
-        options = CompileOptions(train=write_step(tmp_path, text))
-        if not refused:
-            prepare(tmp_path / "m.onnx", options)
-            continue
-        with pytest.raises(UnsupportedError, match="'cell': its gradient is a loop") as caught:
-            prepare(tmp_path / "m.onnx", options)
-        assert len(caught.value.problems) == 1 and "after it" in caught.value.remedy
+        return CompileOptions(train=write_step(tmp_path, text), **more)
+
+    for steps, less, why in (
+        (4, {"unrolled": 3}, "a loop of 4 turns"),
+        ("steps", {}, "a loop of as many turns as a run"),
+    ):
+        with pytest.raises(UnsupportedError, match=f"'cell': {why}") as caught:
+            prepare(files[steps], options(budget=less))
+        assert len(caught.value.problems) == 1
+        assert all(word in caught.value.remedy for word in ("--shapes", "--budget unrolled", "come after it"))
+        prepare(files[steps], options("v", budget=less))
+    prepare(files["steps"], options(shapes={"x": (4, 1, 3)}))
 
 
 MODES = """\

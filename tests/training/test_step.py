@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import helper
 
+from torshc.base.budget import spending
 from torshc.base.errors import ConfigError, UnsupportedError
 
 from .networks import DIGITS, Array, Steps, affine, convolutional, model, wide, write_step
@@ -99,8 +102,118 @@ def test_branches_and_loops_are_refused(tmp_path: Path) -> None:
         helper.make_node("If", ["c"], ["y"], "choose", then_branch=body, else_branch=body),
     ]  # fmt: skip
     source = model(nodes, {"x": [3]}, {"y": [3]}, {"w": np.ones(3), "zero": np.array(0.0)}, np.float64)
-    with pytest.raises(UnsupportedError, match=r"'choose'.*a training step has no branches and loops"):
+    with pytest.raises(UnsupportedError, match="'choose': a branch by a condition that is known only in a run"):
         Steps(source, step_of(tmp_path, "w"))
+
+
+def cell(name: str) -> bytes:
+    """[4, 2, 3] -> an RNN of 2 units, as ONNX's operator or as a Scan or Loop of a body -> [2, 2]."""
+    rng = np.random.default_rng(12)
+    weights = {"w": rng.standard_normal((2, 3)), "r": rng.standard_normal((2, 2)), "zero": np.zeros((2, 2))}
+    ends = {"all": np.array([0]), "most": np.array(4), "yes": np.array(True)}
+    kind = onnx.TensorProto.DOUBLE
+    states = [helper.make_tensor_value_info(n, kind, [2, 2]) for n in ("h", "n")]
+    step = [
+        helper.make_node("Gemm", ["part", "w"], ["p"], transB=1), helper.make_node("Gemm", ["h", "r"], ["q"], transB=1),
+        helper.make_node("Add", ["p", "q"], ["u"]), helper.make_node("Tanh", ["u"], ["n"]),
+    ]  # fmt: skip
+    if name == "RNN":
+        nodes = [helper.make_node("Unsqueeze", [v, "all"], [f"{v}1"]) for v in ("w", "r")]
+        nodes += [helper.make_node("RNN", ["x", "w1", "r1"], ["", "last"], "cell", hidden_size=2)]
+        nodes += [helper.make_node("Squeeze", ["last", "all"], ["y"])]
+    elif name == "Scan":
+        part = helper.make_tensor_value_info("part", kind, [2, 3])
+        body = helper.make_graph(step, "body", [states[0], part], [states[1]])
+        nodes = [helper.make_node("Scan", ["zero", "x"], ["y"], "cell", body=body, num_scan_inputs=1)]
+    else:
+        number, going = (helper.make_tensor_value_info(n, k, []) for n, k in (("k", 7), ("c", 9)))
+        step = [helper.make_node("Gather", ["x", "k"], ["part"]), helper.make_node("Identity", ["c"], ["d"]), *step]
+        more = helper.make_tensor_value_info("d", 9, [])
+        body = helper.make_graph(step, "body", [number, going, states[0]], [more, states[1]])
+        nodes = [helper.make_node("Loop", ["most", "yes", "zero"], ["y"], "cell", body=body)]
+    found = onnx.load_from_string(model(nodes, {"x": [4, 2, 3]}, {"y": [2, 2]}, weights, np.float64))
+    found.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for n, a in ends.items())
+    return bytes(found.SerializeToString())
+
+
+@pytest.mark.parametrize("name", ["Scan", "Loop"])
+def test_loops_of_a_known_number_of_turns_are_trained(name: str, tmp_path: Path) -> None:
+    """As the operator that computes the same; beyond the budget they are refused with what to do."""
+    step = step_of(tmp_path, "[w, r]", "mse")
+    one, other = (Steps(cell(n), step) for n in ("RNN", name))
+    rng = np.random.default_rng(13)
+    for _ in range(3):
+        batch = {"x": rng.standard_normal((4, 2, 3)), "target": rng.standard_normal((2, 2))}
+        assert one(**batch) == pytest.approx(other(**batch), rel=1e-12)
+        for n in ("w", "r"):
+            np.testing.assert_allclose(one.states[n], other.states[n], rtol=1e-10, atol=1e-13)
+    with spending({"unrolled": 3}), pytest.raises(UnsupportedError, match=r"'cell': a loop of .*4 turns") as caught:
+        Steps(cell(name), step)
+    assert "--budget unrolled=NUMBER" in caught.value.remedy
+
+
+def test_a_branch_of_a_known_condition_is_trained(tmp_path: Path) -> None:
+    value = helper.make_tensor_value_info("b", onnx.TensorProto.DOUBLE, [3])
+    sides = [helper.make_graph([helper.make_node(op, ["x", "w"], ["b"])], op, [], [value]) for op in ("Mul", "Div")]
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Equal", ["s", "three"], ["c"]),
+        helper.make_node("If", ["c"], ["y"], "choose", then_branch=sides[0], else_branch=sides[1]),
+    ]  # fmt: skip
+    found = onnx.load_from_string(model(nodes, {"x": [3]}, {"y": [3]}, {"w": np.full(3, 2.0)}, np.float64))
+    found.graph.initializer.append(onnx.numpy_helper.from_array(np.array([3]), "three"))
+    steps = Steps(found.SerializeToString(), step_of(tmp_path, "w", "mse"))
+    assert steps(x=np.ones(3), target=np.zeros(3)) == 4.0
+    np.testing.assert_allclose(steps.states["w"], 2.0 - 4 / 3, rtol=1e-12)  # at a rate of 1: 2 w / 3
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_steps_of_recurrent_networks_are_those_of_pytorch(kind: str, tmp_path: Path) -> None:
+    """Of two layers in both directions, from weights of PyTorch's order of the gates."""
+    torch = pytest.importorskip("torch")
+    order = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}[kind]  # PyTorch's gates in ONNX's terms
+    rng, size = np.random.default_rng(14), 3
+    weights = {"first": rng.standard_normal((2, 2, size))}
+    nodes, before, width = [], "x", 4
+    for k in range(2):
+        rows = size * len(order)
+        weights |= {f"w{k}": rng.standard_normal((2, rows, width)), f"r{k}": rng.standard_normal((2, rows, size))}
+        weights |= {f"b{k}": rng.standard_normal((2, 2 * rows))}
+        more = {"linear_before_reset": 1} if kind == "GRU" else {}
+        given = [before, f"w{k}", f"r{k}", f"b{k}", "", "first", *(["first"] if kind == "LSTM" else [])]
+        nodes += [
+            helper.make_node(kind, given, [f"y{k}"], f"cell{k}", direction="bidirectional", hidden_size=size, **more),
+            helper.make_node("Transpose", [f"y{k}"], [f"t{k}"], perm=[0, 2, 1, 3]),
+            helper.make_node("Reshape", [f"t{k}", "flat"], [f"z{k}"]),
+        ]
+        before, width = f"z{k}", 2 * size
+    found = onnx.load_from_string(model(nodes, {"x": [5, 2, 4]}, {"z1": [5, 2, 6]}, weights, np.float64))
+    found.graph.initializer.append(onnx.numpy_helper.from_array(np.array([5, 2, 6]), "flat"))
+    steps = Steps(found.SerializeToString(), step_of(tmp_path, '"*"', "mse"))
+    net = getattr(torch.nn, kind)(4, size, 2, bidirectional=True, dtype=torch.float64)
+    names = {}
+    for k in range(2):
+        for d, end in enumerate(("", "_reverse")):
+            names |= {f"weight_ih_l{k}{end}": (f"w{k}", d), f"weight_hh_l{k}{end}": (f"r{k}", d)}
+            names |= {f"bias_{part}_l{k}{end}": (f"b{k}", d, n) for n, part in enumerate(("ih", "hh"))}
+
+    def of(states: Mapping[str, Array], place: tuple[Any, ...]) -> Array:
+        w = states[place[0]][place[1]]
+        w = w.reshape(2, -1)[place[2]] if len(place) > 2 else w
+        return np.concatenate([np.split(w, len(order))[g] for g in order])
+
+    for name, place in names.items():
+        getattr(net, name).data = torch.tensor(of(steps.states, place))
+    first = torch.tensor(np.concatenate([weights["first"]] * 2), requires_grad=True)
+    x, target = rng.standard_normal((5, 2, 4)), rng.standard_normal((5, 2, 6))
+    y, _ = net(torch.tensor(x), (first, first) if kind == "LSTM" else first)
+    loss = ((y - torch.tensor(target)) ** 2).mean()
+    loss.backward()
+    assert steps(x=x, target=target) == pytest.approx(loss.item(), rel=1e-12)
+    for name, place in names.items():
+        wanted = (getattr(net, name) - getattr(net, name).grad).detach().numpy()
+        np.testing.assert_allclose(of(steps.states, place), wanted, rtol=1e-9, atol=1e-12, err_msg=name)
+    wanted = weights["first"] - first.grad.numpy().reshape(2, 2, 2, size).sum(0)
+    np.testing.assert_allclose(steps.states["first"], wanted, rtol=1e-9, atol=1e-12)
 
 
 def test_gradients_of_the_digits_are_those_of_differences(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.support.compilers import needed
 from tests.training.networks import model, write_step
@@ -65,6 +65,29 @@ def test_a_wrong_gradient_is_told(files: tuple[Path, Path], monkeypatch: pytest.
     verdict = verify_training(source, CompileOptions(train=step), dims={"batch": 9})
     bad = {o.name for o in verdict.outputs if "differences of the loss" in o.problem}
     assert not verdict.ok and {"w", "v"} <= bad and "loss" not in bad
+
+
+def test_a_recurrent_network_agrees(tmp_path: Path) -> None:
+    """From the last step on, with first states, peepholes and a sequence that ends early."""
+    needed()
+    rng = np.random.default_rng(12)
+    sizes = {"w": (1, 12, 2), "r": (1, 12, 3), "b": (1, 24), "h": (1, 2, 3), "c": (1, 2, 3), "p": (1, 9)}
+    nodes = [
+        helper.make_node("Cast", ["ends"], ["lengths"], to=TensorProto.INT32),
+        helper.make_node(
+            "LSTM", ["x", "w", "r", "b", "lengths", "h", "c", "p"], ["y"], hidden_size=3, direction="reverse"
+        ),
+    ]
+    weights = {n: rng.standard_normal(dims) for n, dims in sizes.items()}
+    shapes = {"x": [3, 2, 2]}, {"y": [3, 1, 2, 3]}
+    made = onnx.load_from_string(model(nodes, *shapes, weights, np.float32))
+    made.graph.initializer.append(numpy_helper.from_array(np.array([2, 3]), "ends"))
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    step = write_step(tmp_path, "weights: '*'\nloss: mse\noptimizer: {sgd: {learning_rate: 0.01}}\n")
+    verdict = verify_training(tmp_path / "m.onnx", CompileOptions(train=step))
+    assert verdict.ok and [o.name for o in verdict.outputs] == ["loss", *sizes]
+    # Some dozen roundings of f32, of 6e-8 each.
+    assert all(o.error < 1e-5 for o in verdict.outputs)
 
 
 def test_files_are_read_as_the_compiler_reads_them(tmp_path: Path) -> None:

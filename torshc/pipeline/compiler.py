@@ -40,7 +40,6 @@ from ..formats import load_graph
 from ..formats.files import model_files
 from ..graph import Graph
 from ..ops import CustomOperators
-from ..ops.control.flow import bodies
 from ..passes import run_pipeline
 from ..passes.policy import Policy
 from ..plan.finalise import finalise
@@ -52,7 +51,7 @@ from ..targets import Target
 from ..targets.isa import VERSIONS
 from ..targets.size_names import with_names
 from ..targets.toolchain import Archiver, Compiler, Tools, soname
-from ..training import Training
+from ..training import Training, require_straight
 from .accuracy import account_for, slack_of
 from .compilation import (
     Compilation,
@@ -132,9 +131,7 @@ def _training_step(source: str | Path | bytes | Graph, job: Job, training: Train
     with clock.stage("differentiate"):
         graph = training_graph(lambda weights: _import_source(source, job.options, Clock(None), weights), training)
     drop_unneeded(graph)
-    if loops := dict.fromkeys(n.name for n in graph.nodes if [*bodies(n)]):
-        problems = [f"{name!r}: its gradient is a loop, which a training step cannot have yet" for name in loops]
-        raise UnsupportedError(problems, "train only weights that come after it")
+    require_straight(graph, "; or train only weights that come after it")
     if not is_plain(graph):
         found = [n.describe() for n in graph.nodes if n.op.family == "host"] or ["the model"]
         why = "sizes or contents are known only in a run, which no training step can have"

@@ -2,6 +2,6 @@
 
 from .config import Loss, Training, read_training
 from .optimizers import Optimizer, name_of
-from .step import make_training_graph
+from .step import make_training_graph, require_straight
 
-__all__ = ["Loss", "Optimizer", "Training", "make_training_graph", "name_of", "read_training"]
+__all__ = ["Loss", "Optimizer", "Training", "make_training_graph", "name_of", "read_training", "require_straight"]

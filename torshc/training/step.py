@@ -9,12 +9,13 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
+from ..base.budget import budget
 from ..base.errors import ConfigError, UnsupportedError, did_you_mean
 from ..base.safetensors import OWN
 from ..expr import F32, F64, I64, DType, as_int
 from ..gradient import gradients
-from ..graph import Builder, Graph, Rewriter, State, TensorType, Value
-from ..ops.control.flow import bodies
+from ..graph import Builder, Graph, Node, Rewriter, State, TensorType, Value, ints_of
+from ..ops.control.flow import Looping, bodies
 from ..ops.core.bounds import LOSS
 from ..ops.core.functions import abs, where
 from ..ops.core.tensor import Tensor
@@ -44,10 +45,7 @@ def make_training_graph(graph: Graph, training: Training) -> None:
         UnsupportedError: operators between the weights and the loss have no gradient, or cannot be in training; all are
             named.
     """
-    if found := [n.describe() for n in graph.nodes if [*bodies(n)]]:
-        raise UnsupportedError(
-            [f"{who}: a training step has no branches and loops" for who in found], "train a model that has none"
-        )
+    require_straight(graph)
     builder = Builder(graph)
     loss, target = add_loss(builder, training.loss)
     chosen = choose_weights(graph, training.weights, loss)
@@ -72,6 +70,40 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     graph.declare_inputs([*graph.inputs, *filter(None, (target, rate, seed)), *(old for old, _ in pairs.values())])
     graph.declare_outputs([loss, *(new for _, new in pairs.values())], ["loss", *pairs])
     graph.declare_states(State(name, first.get(name), name in weights) for name in pairs)
+
+
+def require_straight(graph: Graph, remedy: str = "") -> None:
+    """Refuse branches and loops, which no step has.
+
+    Args:
+        remedy: what else may be done.
+
+    Raises:
+        UnsupportedError: naming all of them, each with the reason why it is not written out.
+    """
+    problems: dict[str, None] = {}
+    for node in graph.nodes:
+        if isinstance(node.op, Looping):
+            problems[f"{_name_of(node)}: {_why_it_loops(node, node.op)}"] = None
+        elif [*bodies(node)]:
+            problems[f"{_name_of(node)}: a branch by a condition that is known only in a run"] = None
+    if problems:
+        usual = "pin the inputs' shapes with --shapes, or raise the budget with --budget unrolled=NUMBER"
+        raise UnsupportedError([*problems], usual + remedy)
+
+
+def _name_of(node: Node) -> str:
+    return repr(node.name) if node.name else node.describe()
+
+
+def _why_it_loops(node: Node, op: Looping) -> str:
+    limit = node.inputs[0]
+    known = ints_of(limit.data) if limit is not None else None
+    if known is None:
+        return "a loop of as many turns as a run says, and a training step has no loops"
+    most, turns = budget().unrolled, f"a loop of {'at most ' if op.uses_condition else ''}{known[0]} turns"
+    run = " or its condition is known only in a run" if op.uses_condition else ""
+    return f"{turns}, and a training step has no loops: it is more than the budget 'unrolled' of {most}{run}"
 
 
 @dataclass(frozen=True)

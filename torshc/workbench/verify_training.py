@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
+from ..base.budget import spending
 from ..base.errors import ConfigError
 from ..base.folders import scratch_folder
 from ..base.options import CompileOptions
@@ -73,16 +74,17 @@ def verify_training(
             made = make_inputs(model.inputs, inputs, dims, seed, SIZES, model.needs)
             loss = model.step(made.arrays)["loss"]
             found = model.state_dict()
-    reference = _Wide(Path(path), plain, made.arrays)
-    wanted, gradients = reference.gradients()
-    allowed = RTOL if rtol is None else rtol
-    floor = FLOOR * max((abs(g).max() for g in gradients.values()), default=0.0)
-    checks = [_check("loss", np.asarray(loss), np.asarray(wanted), allowed, 0.0, "")]
-    rng = np.random.default_rng(seed)
-    for name, g in gradients.items():
-        off = reference.off(name, g, rng, floor)
-        note = f"differences of the loss are {off:.1e} from its gradient in f64" if off > DIFFERENCE_RTOL else ""
-        checks.append(_check(name, found[KEPT + name], g, allowed, floor, note))
+    with spending(options.budget):  # which says how long a loop is written out
+        reference = _Wide(Path(path), plain, made.arrays)
+        wanted, gradients = reference.gradients()
+        allowed = RTOL if rtol is None else rtol
+        floor = FLOOR * max((abs(g).max() for g in gradients.values()), default=0.0)
+        checks = [_check("loss", np.asarray(loss), np.asarray(wanted), allowed, 0.0, "")]
+        rng = np.random.default_rng(seed)
+        for name, g in gradients.items():
+            off = reference.off(name, g, rng, floor)
+            note = f"differences of the loss are {off:.1e} from its gradient in f64" if off > DIFFERENCE_RTOL else ""
+            checks.append(_check(name, found[KEPT + name], g, allowed, floor, note))
     return Verdict("gradients in f64 and central differences", allowed, made.dims, tuple(checks))
 
 
