@@ -105,6 +105,27 @@ def test_steps_are_those_of_f64(bundle: Path) -> None:
     assert trained.state_dict()["torshc.step"] == 100
 
 
+def test_steps_of_llvm_are_those_of_f64_and_go_on_from_states_of_c(bundle: Path, tmp_path: Path) -> None:
+    torshc.compile(convolutional(), tmp_path / "net.tsc", train=write_step(tmp_path, ADAM), target="llvm")
+    reference, first, given = Reference(), torshc.load(bundle), batches(20)
+    trained = [torshc.load(tmp_path / "net.tsc", threads=n) for n in (1, 3)]
+    for k, batch in enumerate(given):
+        expected = reference.step(**batch)
+        if k == 10:
+            first.save_state(tmp_path / "s.safetensors")
+            for model in trained:
+                model.load_state(tmp_path / "s.safetensors")
+        running = [first] if k < 10 else trained
+        found = {m.step(batch)["loss"].tobytes() for m in running}
+        assert len(found) == 1
+        loss = float(np.frombuffer(found.pop(), np.float32)[0])
+        assert loss == pytest.approx(expected, rel=1e-5 * (k + 1), abs=1e-6 * (k + 1)), k  # as above
+    before = trained[0].state_dict()
+    with pytest.raises(RunError, match="out of range"):
+        trained[0].step({**given[0], "target": given[0]["target"] + 3})
+    assert all(np.array_equal(before[n], s) for n, s in trained[0].state_dict().items())
+
+
 def test_the_bits_do_not_depend_on_threads(bundle: Path) -> None:
     models = [torshc.load(bundle, threads=n) for n in (1, 2, 3)]
     for batch in batches(10):
@@ -203,10 +224,10 @@ def test_options_that_do_not_go_with_training_are_refused(tmp_path: Path) -> Non
     (tmp_path / "nan.yaml").write_text(ADAM + "refuse_nan: true\n")
     with pytest.raises(ConfigError, match="refuse_nan with --target cuda"):
         prepare(convolutional(), CompileOptions(train=tmp_path / "nan.yaml", target="cuda"))
-    for target in ("llvm", "metal", "webgpu"):
+    for target in ("metal", "webgpu"):
         with pytest.raises(ConfigError, match=f"the target {target} does not use --train") as caught:
             prepare(convolutional(), CompileOptions(train=step, target=target))
-        assert "--train: c, cuda" in caught.value.remedy
+        assert "--train: c, cuda, llvm" in caught.value.remedy
     with pytest.raises(ConfigError, match="a Graph cannot be trained"):
         prepare(load_graph(convolutional()), CompileOptions(train=step))
 

@@ -40,6 +40,7 @@ class LlvmTarget(CpuTarget):
     suffix = ".ll"
     toolchain = LlvmToolchain()
     in_process = True
+    options = CpuTarget.options | {"train"}
 
     def lower(self, graph: Any, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
         kernels = super().lower(graph, group, storage)
