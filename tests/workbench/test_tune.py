@@ -18,6 +18,7 @@ from torshc.base.errors import ConfigError, OutputError
 from torshc.base.options import CompileOptions
 from torshc.bundle.build import Object
 from torshc.cli import cli
+from torshc.explain.sizes import Evaluator
 from torshc.pipeline.compilation import Compilation
 from torshc.pipeline.compiler import compile_model, prepare
 from torshc.runtime import load
@@ -29,7 +30,7 @@ from torshc.targets.gpu.cuda.target import CudaTarget
 from torshc.targets.gpu.grid import GridRow
 from torshc.targets.parameters import Parameter, parameters_of
 from torshc.targets.toolchain import Tools
-from torshc.workbench import measure, tune
+from torshc.workbench import measure, tune, tune_kernel
 from torshc.workbench.measure import KernelBench, Variant
 from torshc.workbench.tune import tune_model
 
@@ -117,7 +118,7 @@ def test_variants_agree_with_numpy(path: Path) -> None:
     """What tuning compares is right, and is not left from the variant before."""
     found = prepare(path, CompileOptions())
     tools = found.target.toolchain.find(found.options, found.isa)
-    with KernelBench(found, tune.Evaluator({}), tools) as stand:
+    with KernelBench(found, Evaluator({}), tools) as stand:
         runs = stand.add([measure.variant_of(found, found.units[0], (("tile", value),)) for value in VALUES])
         for variant, run in runs.items():
             (y,) = stand.results(run, variant).values()
@@ -144,7 +145,7 @@ def test_an_interrupt_keeps_what_there_is(path: Path, monkeypatch: pytest.Monkey
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tune._Work, "turns", interrupted)
+    monkeypatch.setattr(tune_kernel.Tuner, "turns", interrupted)
     result = run(path, "--tuning-records", "r")
     assert result.return_value == 130 or result.exit_code == 130
     assert (
@@ -213,13 +214,13 @@ def test_what_comes_next_is_compiled_meanwhile(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("torshc.targets.gpu.cuda.nvcc.find_cards", lambda: (Card("a card", "sm_90", "1"),))
     timed(monkeypatch, lambda v: 0.5 if dict(v.choices).get("share") == (128,) else 1.0)
     hurried: list[list[str]] = []
-    real = tune.compile_sources
+    real = tune_kernel.compile_sources
 
     def compiled(c: Compilation, tools: Tools, sources: Mapping[str, str], folder: Path) -> list[Object]:
         hurried.append(sorted(sources))
         return real(c, tools, sources, folder)
 
-    monkeypatch.setattr(tune, "compile_sources", compiled)
+    monkeypatch.setattr(tune_kernel, "compile_sources", compiled)
     onnx.save(chain(), tmp_path / "m.onnx")
     x, y, z = (np.random.default_rng(1).standard_normal(s, dtype=np.float32) for s in ((3, 700), (3, 900), 1))
     with emulated_tools():

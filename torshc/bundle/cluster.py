@@ -49,7 +49,8 @@ class Workers:
 
     def headers(self, texts: Mapping[str, str]) -> Any:
         """Headers, sent once, for :meth:`compile`."""
-        return self.client.scatter(json.dumps(dict(texts)).encode())
+        # As the result of a function, which Dask can call again: what is only scattered is lost with its worker.
+        return self.client.submit(pass_on, json.dumps(dict(texts)).encode(), pure=False)
 
     def compile(self, name: str, text: str, headers: Any, flags: Sequence[str], seconds: int) -> bytes:
         """The object of a source.
@@ -83,16 +84,12 @@ class Workers:
 
 
 @contextlib.contextmanager
-def compile_on(options: CompileOptions, compiler: Compiler) -> Iterator[Workers | None]:
-    """Workers of the scheduler that options name, with the compiler of this machine; None where they name none.
+def connect(scheduler: str) -> Iterator[Any]:
+    """Dask's client of a scheduler.
 
     Raises:
         ConfigError: Dask is not installed, or no scheduler answers at the address.
-        ToolchainError: no worker has the compiler; what each has instead.
     """
-    if not options.scheduler:
-        yield None
-        return
     try:
         distributed = importlib.import_module("distributed")
     except ImportError as error:
@@ -100,16 +97,31 @@ def compile_on(options: CompileOptions, compiler: Compiler) -> Iterator[Workers 
             "--scheduler needs Dask, which is not installed", "pip install 'torshc[cluster]', or leave it out"
         ) from error
     try:
-        client = distributed.Client(options.scheduler, timeout=_CONNECT_SECONDS, set_as_default=False)
+        client = distributed.Client(scheduler, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (
         OSError,
         ValueError,
     ) as error:  # ValueError: an address of another form; for tls:// without certificates too
         raise ConfigError(
-            f"--scheduler {options.scheduler}: no Dask scheduler answers there ({str(error)[:200]})",
+            f"--scheduler {scheduler}: no Dask scheduler answers there ({str(error)[:200]})",
             "start one with `dask scheduler`, and workers with `dask worker ADDRESS`; tls:// needs Dask's certificates",
         ) from error
     with client:
+        yield client
+
+
+@contextlib.contextmanager
+def compile_on(options: CompileOptions, compiler: Compiler) -> Iterator[Workers | None]:
+    """Workers of the scheduler that options name, with the compiler of this machine; None where they name none.
+
+    Raises:
+        ConfigError: as :func:`connect`.
+        ToolchainError: no worker has the compiler; what each has instead.
+    """
+    if not options.scheduler:
+        yield None
+        return
+    with connect(options.scheduler) as client:
         place = {
             "target": options.target,
             "cc": options.cc or compiler.name,
@@ -143,6 +155,11 @@ def _words(answer: bytes | BaseException) -> tuple[str, ...]:
 def fingerprint(compiler: Compiler) -> tuple[str, ...]:
     """What two machines have in common where they make equal objects of a source."""
     return (*compiler.fingerprint(), platform.machine(), f"torshc {__version__}")
+
+
+def pass_on(data: bytes) -> bytes:
+    """Runs on a worker: its argument, for others to fetch."""
+    return data
 
 
 def describe_compiler(place: bytes) -> bytes:

@@ -13,7 +13,8 @@ from .console import Progress, echo_json, show_warnings
 from .faults import INTERRUPTED
 
 if TYPE_CHECKING:
-    from ..workbench.tune import Outcome, Tuned
+    from ..workbench.tune import Outcome
+    from ..workbench.tune_kernel import Tuned
 
 
 @click.command()
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
               help="How long it may measure.")  # fmt: skip
 @click.option("--tuning-records", "records", type=flags.FILE, metavar="FILE",
               help="Where to write what was found; by default MODEL's name with .tuning, here.")  # fmt: skip
+@click.option(
+    "--scheduler",
+    default="",
+    metavar="tcp://HOST:PORT",
+    help="Measure on the workers of this Dask scheduler that have the resource `processor`, or `card`.",
+)
 @flags.add(flags.DIMS, *(o for o in flags.MODEL if o not in (flags.BUDGET, flags.RECORDS)), *flags.BUILD, flags.JSON)
 def tune(
     model: Path, seconds: float, records: Path | None, dims: dict[str, int], as_json: bool, **given: Any
@@ -29,7 +36,8 @@ def tune(
     """Measure variants of MODEL's kernels, and record the fastest.
 
     `torshc compile --tuning-records FILE` uses the record, for this model and others with the same kernels. A kernel
-    with a record is left alone, so that the command goes on where it stopped.
+    with a record is left alone, so that the command goes on where it stopped. With --scheduler other machines measure,
+    a kernel each at a time.
     """
     from ..workbench.tune import tune_model
 
@@ -85,6 +93,8 @@ def _summary(done: Outcome) -> str:
         parts.append(f"their launches take {usual * 1e3:.2f} ms untuned, {best * 1e3:.2f} ms tuned")
     if done.known:
         parts.append(f"{done.known} had a record before")
+    if done.workers:
+        parts.append(f"measured by {len(done.workers)} worker{'s' if len(done.workers) != 1 else ''}")
     if done.left:
         parts.append(f"no time was left for {done.left}")
     return f"{'; '.join(parts)}; {done.seconds:.0f} s"

@@ -1,74 +1,24 @@
 """Tuning: variants of a model's kernels, measured where they will run, and the faster ones as records.
 
-For each kernel, its parameters are tried one after the other, each with the best values of those before. A variant
-counts when it computes what the usual kernel does, and when it is faster by more than the noise: they take turns, and
-one has to win in nearly all rounds. What won is measured against the usual kernel once more, since the best of many
-measurements is partly luck.
+How a kernel is measured stands in :mod:`.tune_kernel`. It is done in this process, or by workers of a scheduler
+(:mod:`.tune_cluster`); the records are the same.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..base.errors import ConfigError, TorshcError
-from ..base.folders import scratch_folder
+from ..base.errors import ConfigError
 from ..base.options import CompileOptions
-from ..bundle.host import CPU
-from ..explain.sizes import Evaluator, choose_sizes
-from ..graph import Value
-from ..kernels.base import Kernel
-from ..pipeline.compilation import Compilation, Unit
-from ..pipeline.compiler import prepare
-from ..pipeline.records import (
-    Choices,
-    Record,
-    Records,
-    TuningKey,
-    name_of,
-    read_records,
-    tunable,
-    tuning_key,
-    write_records,
-)
-from ..targets import TARGETS, Target, target_of
-from ..targets.isa import resolve
-from ..targets.parameters import Parameter
-from ..targets.toolchain import Tools
-from .measure import Array, KernelBench, Unmeasured, Variant, agree, compile_sources, sources_of, variant_of
-
-GAIN = 0.98  # of the usual time; what is nearer may be another machine's noise
-LOOKS, ROUNDS = 3, 9  # of a first look at all values, and of a comparison
-TURN_SECONDS, MOST_CALLS = 0.004, 15  # of a turn
-KEPT = 2  # values of a parameter that are compared after a first look
-
-Say = Callable[[str, float], None]
-Run = Callable[[], float]
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """A kernel that was measured.
-
-    Attributes:
-        record: what became of it.
-        launches: of the kernel in a run of the model.
-        usual, best: seconds that its group takes with the usual choices and with those of the record.
-        variants: how many were measured; refused: how many of them computed something else.
-    """
-
-    record: Record
-    launches: int
-    usual: float
-    best: float
-    variants: int
-    refused: int
+from ..pipeline.records import Record, Records, TuningKey, read_records, write_records
+from ..targets import Target
+from .tune_cluster import tuning_there
+from .tune_kernel import Answer, OutOfTime, Say, Tuned, TuningBench, kernels_of
 
 
 @dataclass(frozen=True)
@@ -84,6 +34,7 @@ class Outcome:
         skipped: why others were not measured, a line each.
         interrupted: whether SIGINT ended it.
         seconds: what it took.
+        workers: how many of the kernels were measured where, by the address of a scheduler's worker.
     """
 
     path: str
@@ -94,21 +45,7 @@ class Outcome:
     skipped: tuple[str, ...]
     interrupted: bool
     seconds: float
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A kernel to be tuned: its name in records, itself, its group, its sizes for people, launches in a run."""
-
-    symbol: str
-    kernel: Kernel
-    unit: Unit
-    shape: str
-    launches: int
-
-
-class OutOfTime(Exception):
-    """The budget is spent."""
+    workers: Mapping[str, int] = field(default_factory=dict)
 
 
 def tune_model(
@@ -122,6 +59,7 @@ def tune_model(
     """Measures variants of a model's kernels and writes the faster ones to a file, a kernel at a time.
 
     Args:
+        options: those with a scheduler have its workers measure.
         records: the file; kernels that have a record there for this machine are left alone.
         budget: seconds that measuring may take.
         dims: sizes of symbolic dimensions; 1, or what the model can take, where left out.
@@ -131,69 +69,61 @@ def tune_model(
         ConfigError: no time, a target or a model that has nothing to tune, or a processor or card that is not here.
         TorshcError: another member of the family, by cause.
     """
-    target, options = _target(options, budget)
-    began = time.monotonic()
-    compilation = prepare(
-        path, dataclasses.replace(options, tuning_records=None, loose="none", specialize=(), observed=()), say
-    )
-    sizes = Evaluator(choose_sizes(compilation, dims or {}))
-    subjects = _subjects(compilation, sizes)
-    if not subjects:
-        raise ConfigError(f"{path} has nothing to tune: no template of its kernels states parameters",
-                          "products, convolutions and attention have some")  # fmt: skip
-    place = tuning_key(compilation.target, compilation.isa)
-    found = _read_kept(records, compilation.target, place)
-    write_records(records, found)  # so that a place that cannot be written is known at once
-    wanted = [s for s in subjects if s.symbol not in found[place]]
-    work = _Work(compilation, sizes, target.toolchain.find(options, compilation.isa), time.monotonic() + budget, say)
-    tuned, skipped, settled, interrupted = [], [], 0, False
-    try:
-        for number, subject in enumerate(wanted, 1):
-            if len(work.singles(subject)) == 1:
-                settled += 1  # its sizes leave nothing to choose
-                continue
-            work.hurry(wanted[number : number + 1])
-            try:
-                done = work.tune(subject, f"kernel {number} of {len(wanted)}, {subject.kernel.kind} {subject.shape}")
-            except Unmeasured as reason:
-                skipped.append(f"{subject.symbol} ({subject.kernel.kind} {subject.shape}): {reason}")
-                continue
-            tuned.append(done)
-            found[place][subject.symbol] = done.record
-            write_records(records, found)
-    except OutOfTime:
-        pass
-    except KeyboardInterrupt:
-        interrupted = True
-    finally:
-        work.close()
-    left = len(wanted) - len(tuned) - len(skipped) - settled
-    return Outcome(
-        str(records), place, tuple(tuned), len(subjects) - len(wanted), left, tuple(skipped), interrupted,
-        time.monotonic() - began,
-    )  # fmt: skip
-
-
-def _target(options: CompileOptions, budget: float) -> tuple[type[Target], CompileOptions]:
-    """The target whose kernels are measured, and the options with its one processor.
-
-    Raises:
-        ConfigError: there is nothing to measure, no time for it, or it cannot be measured here.
-    """
     if not budget > 0:  # of NaN nothing is true
         raise ConfigError(
             f"--budget {budget:g} leaves no time to measure anything", "give seconds, such as --budget 60"
         )
-    target = target_of(options)
-    if not target.tunable:
-        known = ", ".join(name for name, t in sorted(TARGETS.items()) if t.tunable)
-        raise ConfigError(f"the target {target.name} has nothing to tune: its templates state no parameters",
-                          f"tune --target {known}")  # fmt: skip
-    if len(options.isa) == 1 and options.mcpu == "native":
-        options = dataclasses.replace(options, mcpu=options.isa[0])
-    isa = resolve(options.mcpu, options.triple)
-    target.toolchain.require_here(options, isa)
-    return target, options
+    began = time.monotonic()
+    with (tuning_there if options.scheduler else _tuning_here)(Path(path), options, dims or {}, say) as bench:
+        found = _read_kept(records, bench.target, bench.place)
+        write_records(records, found)  # so that a place that cannot be written is known at once
+        wanted = [symbol for symbol in bench.kernels if symbol not in found[bench.place]]
+        answers: dict[str, Answer] = {}
+        workers: Counter[str] = Counter()
+        interrupted = False
+        try:
+            with closing(bench.measure(wanted, time.monotonic() + budget)) as measured:
+                for symbol, worker, answer in measured:
+                    answers[symbol] = answer
+                    if isinstance(answer, Tuned):
+                        workers[worker] += 1
+                        found[bench.place][symbol] = answer.record
+                        write_records(records, found)
+        except KeyboardInterrupt:
+            interrupted = True
+    given = {symbol: answers[symbol] for symbol in wanted if symbol in answers}
+    return Outcome(
+        str(records),
+        bench.place,
+        tuple(a for a in given.values() if isinstance(a, Tuned)),
+        len(bench.kernels) - len(wanted),
+        len(wanted) - len(given),
+        tuple(f"{s} ({bench.kernels[s]}): {a}" for s, a in given.items() if isinstance(a, str)),
+        interrupted,
+        time.monotonic() - began,
+        dict(sorted(workers.items())) if options.scheduler else {},
+    )
+
+
+@contextmanager
+def _tuning_here(path: Path, options: CompileOptions, dims: Mapping[str, int], say: Say) -> Iterator[TuningBench]:
+    """Measures a model's kernels in this process."""
+    kernels = kernels_of(path, options, dims, say)
+
+    def measure(wanted: Sequence[str], end: float) -> Generator[tuple[str, str, Answer], None, None]:
+        tuner = kernels.tuner(end, say)
+        subjects = [kernels.subjects[symbol] for symbol in wanted]
+        try:
+            for number, subject in enumerate(subjects, 1):
+                tuner.hurry(subjects[number : number + 1])
+                yield subject.symbol, "", tuner.answer(subject, f"kernel {number} of {len(subjects)}, {subject}")
+        except OutOfTime:
+            return
+        finally:
+            tuner.close()
+
+    names = {symbol: str(subject) for symbol, subject in kernels.subjects.items()}
+    yield TuningBench(kernels.place, kernels.compilation.target, names, measure)
 
 
 def _read_kept(path: Path, target: Target, place: TuningKey) -> dict[TuningKey, dict[str, Record]]:
@@ -204,148 +134,3 @@ def _read_kept(path: Path, target: Target, place: TuningKey) -> dict[TuningKey, 
     }
     kept.setdefault(place, {})
     return kept
-
-
-def _subjects(c: Compilation, sizes: Evaluator) -> list[Subject]:
-    """The kernels that can be tuned, those with the most work first."""
-    found: dict[str, Subject] = {}
-    for unit in c.units:
-        kernel = tunable(c.target, unit.kernels) if not unit.refused and unit.suffix == c.target.suffix else None
-        if kernel is None:
-            continue
-        symbol = name_of(c.target, kernel)
-        launches = found[symbol].launches + 1 if symbol in found else 1
-        found[symbol] = Subject(symbol, kernel, unit, _shape(unit, sizes), launches)
-
-    def work(s: Subject) -> int:
-        return s.launches * sizes.total([s.kernel.flops, s.kernel.nbytes])
-
-    return sorted(found.values(), key=work, reverse=True)
-
-
-def _shape(unit: Unit, sizes: Evaluator) -> str:
-    """Sizes of the operands of a group's heavy node."""
-    node = unit.group.anchor
-    operands: Sequence[Value] = node.operands[:2] if node is not None else unit.group.outputs[:1]
-    numbers = [[sizes.integer(d) for d in v.shape] for v in operands]
-    return ",".join("x".join("?" if n is None else str(n) for n in shape) or "1" for shape in numbers)
-
-
-class _Work:
-    """Tunes kernels of a compilation until a moment of ``time.monotonic()``."""
-
-    def __init__(self, compilation: Compilation, sizes: Evaluator, tools: Tools, end: float, say: Say) -> None:
-        self.compilation, self.sizes, self.tools, self.end, self.say = compilation, sizes, tools, end, say
-        self.compilers = ThreadPoolExecutor(compilation.options.workers)
-
-    def close(self) -> None:
-        """Compiles nothing more ahead."""
-        self.compilers.shutdown(wait=False, cancel_futures=True)
-
-    def hurry(self, subjects: Sequence[Subject]) -> None:
-        """Compile kernels that come next into the cache, while a device measures and the processor is idle."""
-        if self.compilation.target.device == CPU or not self.compilation.options.cache:
-            return
-        for subject in subjects:
-            for name, text in sources_of(self.compilation, self.singles(subject)).items():
-                self.compilers.submit(self._compile, {name: text})  # each alone, so that little is left to wait for
-
-    def _compile(self, sources: Mapping[str, str]) -> None:
-        with suppress(TorshcError), scratch_folder() as folder:  # who needs them is told
-            compile_sources(self.compilation, self.tools, sources, folder)
-
-    def singles(self, subject: Subject) -> list[Variant]:
-        """The usual variant, and those that differ from it in one parameter."""
-        found: dict[tuple[str, ...], Variant] = {}
-        choices = [((p.name, v),) for p in self.compilation.target.parameters(subject.kernel) for v in p.values]
-        for one in ((), *choices):
-            variant = variant_of(self.compilation, subject.unit, one)
-            found.setdefault(variant.symbols, variant)
-        return list(found.values())
-
-    def tune(self, subject: Subject, title: str) -> Tuned:
-        """What is best for a kernel.
-
-        Raises:
-            OutOfTime: before that is known.
-            Unmeasured: it cannot be run alone.
-        """
-        self.look(title)
-        with KernelBench(self.compilation, self.sizes, self.tools) as bench:
-            usual = variant_of(self.compilation, subject.unit, ())
-            runs = bench.add([usual])
-            expected = bench.results(runs[usual], usual)
-            seen, best, refused = {usual.symbols}, usual, 0
-            for parameter in self.compilation.target.parameters(subject.kernel):
-                self.look(f"{title}: {parameter.name}")
-                fresh = self._fresh(subject, parameter, best, seen)
-                added = bench.add(fresh) if fresh else {}
-                right = {v: run for v, run in added.items() if _agrees(bench, v, run, expected)}
-                refused += len(added) - len(right)
-                runs |= right
-                best = self._best(best, list(right), runs)
-            times = self.turns({v: runs[v] for v in (usual, best)}, 2 * ROUNDS)
-            if best is not usual and not faster(times[best], times[usual]):
-                best = usual
-            before, after = (statistics.median(times[v]) for v in (usual, best))
-            note = f"{after * 1e6:.1f} us" + (f", {before * 1e6:.1f} before" if best is not usual else "")
-            record = Record(subject.symbol, subject.kernel.template, subject.shape, best.choices, note)
-            return Tuned(record, subject.launches, before, after, len(seen) - 1, refused)
-
-    def look(self, stage: str = "") -> None:
-        """Say what comes, if there is time for it."""
-        if time.monotonic() > self.end:
-            raise OutOfTime
-        if stage:
-            self.say(stage, 0.0)
-
-    def _fresh(
-        self, subject: Subject, parameter: Parameter, best: Variant, seen: set[tuple[str, ...]]
-    ) -> list[Variant]:
-        """The variants that differ from the best in one parameter, and from all that were seen in their text."""
-        fresh = []
-        for value in parameter.values:
-            choices: Choices = tuple(sorted({**dict(best.choices), parameter.name: value}.items()))
-            variant = variant_of(self.compilation, subject.unit, choices)
-            if variant.symbols not in seen:
-                seen.add(variant.symbols)
-                fresh.append(variant)
-        return fresh
-
-    def _best(self, best: Variant, others: Sequence[Variant], runs: Mapping[Variant, Run]) -> Variant:
-        """The best of some variants, where one is better than the best before."""
-        if not others:
-            return best
-        first = self.turns({v: runs[v] for v in (best, *others)}, LOOKS)
-        likely = sorted(others, key=lambda v: statistics.median(first[v]))[:KEPT]
-        times = self.turns({v: runs[v] for v in (best, *likely)}, ROUNDS)
-        better = [v for v in likely if faster(times[v], times[best])]
-        return min(better, key=lambda v: statistics.median(times[v]), default=best)
-
-    def turns(self, runs: Mapping[Variant, Run], rounds: int) -> dict[Variant, list[float]]:
-        """The median of each variant in each round, in which all take turns."""
-        times: dict[Variant, list[float]] = {v: [] for v in runs}
-        for _ in range(rounds):
-            self.look()
-            for variant, run in runs.items():
-                took = [run()]
-                while len(took) < MOST_CALLS and sum(took) < TURN_SECONDS:
-                    took.append(run())
-                times[variant].append(statistics.median(took))
-        return times
-
-
-def _agrees(bench: KernelBench, variant: Variant, run: Run, expected: Mapping[Value, Array]) -> bool:
-    """Whether a variant computes what the usual one does."""
-    found = bench.results(run, variant)
-    return found.keys() == expected.keys() and all(agree(a, expected[v], v.dtype.name) for v, a in found.items())
-
-
-def faster(times: Sequence[float], usual: Sequence[float]) -> bool:
-    """Whether rounds of a variant are faster than those of another by more than the noise: in three of four, by 2 %.
-
-    >>> faster([0.9, 0.9, 0.8, 1.1], [1.0, 1.0, 1.0, 1.0]), faster([0.9, 1.1, 0.8, 1.1], [1.0, 1.0, 1.0, 1.0])
-    (True, False)
-    """
-    ratios = sorted(a / b for a, b in zip(times, usual, strict=True))
-    return ratios[(3 * len(ratios) - 1) // 4] <= GAIN
