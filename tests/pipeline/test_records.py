@@ -68,6 +68,17 @@ def test_records_for_other_machines_and_versions_are_ignored_in_a_line(usual: Co
         assert found.units[0].symbols == usual.units[0].symbols
 
 
+def test_records_of_wider_vectors_may_stand_in_the_file(usual: Compilation, tmp_path: Path) -> None:
+    """One file serves machines whose tiles differ."""
+    place = tuning_key(usual.target, usual.isa)
+    other = TuningKey("c", "x86-64-v4,znver4,clang" if usual.isa.lanes == 8 else "x86-64-v3,znver1,clang")
+    tile = "12x2" if usual.isa.lanes == 8 else "3x3"
+    file = written(tmp_path / "r", usual, f"tile={tile}", where=str(other))
+    assert [*read_records(file, usual.target, place)] == [other]
+    with pytest.raises(ConfigError, match=f"tile={tile} is out of the range"):
+        read_records(written(tmp_path / "r", usual, f"tile={tile}"), usual.target, place)
+
+
 LINE = "kaaaaaaaaaaaa gemm.c.j2 1x2x3 {}"
 
 
@@ -115,7 +126,8 @@ def test_files_are_sorted_and_read_back(usual: Compilation, tmp_path: Path) -> N
     write_records(tmp_path / "r", found)
     text = (tmp_path / "r").read_text()
     assert text.index("[c another") < text.index(f"[{place}]") < text.index("kaaaa") < text.index("kbbbb")
-    assert read_records(tmp_path / "r", find_target("c")(usual.target.machine)) == found
+    place = tuning_key(usual.target, usual.isa)
+    assert read_records(tmp_path / "r", find_target("c")(usual.target.machine), place) == found
     assert [p.name for p in tmp_path.iterdir()] == ["r"]
 
 

@@ -33,7 +33,7 @@ from torshc.pipeline.compilation import Compilation
 from torshc.pipeline.compiler import check, prepare
 from torshc.pipeline.contract import EDITED, FILE, contracts_of
 from torshc.pipeline.pinned import with_pinned
-from torshc.pipeline.records import HEAD, read_records
+from torshc.pipeline.records import HEAD, read_records, tuning_key
 from torshc.runtime.manifest import read_manifest
 from torshc.training import read_training
 from torshc.workbench.feeds import parse_dims, read_inputs
@@ -99,7 +99,7 @@ def pipeline(path: Path) -> None:
 
 def records(path: Path) -> None:
     with refused():
-        read_records(path, _sample().target)
+        read_records(path, _sample().target, tuning_key(_sample().target, _sample().isa))
 
 
 def arrays(path: Path) -> None:

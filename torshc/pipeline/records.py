@@ -129,7 +129,8 @@ def tuning_of(path: Path | None, target: Target, isa: Isa) -> Tuning:
     """
     if path is None:
         return Tuning()
-    found, here = read_records(path, target), tuning_key(target, isa)
+    here = tuning_key(target, isa)
+    found = read_records(path, target, here)
     used = _find_place(found, here)
     others = [str(place) for place in found if place != used]
     warnings = [f"{path}: records for {', '.join(others)} are ignored: this is {here}"] if others else []
@@ -141,12 +142,19 @@ def _find_place(found: Records, here: TuningKey) -> TuningKey:
     """The place whose records hold here: this one, or without a card the only card of these architectures."""
     if here in found:
         return here
-    cards = [p for p in found if p == replace(here, machine=p.machine) and p.machine.endswith(f",{here.machine}")]
+    cards = [p for p in found if _may_hold(p, here)]
     return cards[0] if len(cards) == 1 else here
 
 
-def read_records(path: Path, target: Target) -> Records:
-    """The records of a file; the choices of this version's records for `target` are checked against its templates.
+def _may_hold(place: TuningKey, here: TuningKey) -> bool:
+    """Whether records of a place are for this one, or for a card where only its architectures are known."""
+    return place == replace(here, machine=place.machine) and f",{place.machine}".endswith(f",{here.machine}")
+
+
+def read_records(path: Path, target: Target, here: TuningKey) -> Records:
+    """The records of a file; the choices of those that may hold here are checked against the templates of `target`.
+
+    Other machines have other ranges: tiles depend on the width of vectors.
 
     Raises:
         ConfigError: as :func:`tuning_of`; with the line, and what is wrong with it.
@@ -174,7 +182,7 @@ def read_records(path: Path, target: Target) -> Records:
             record = _record(text, note)
             if record.kernel in records[place]:
                 raise ValueError(f"{record.kernel} has a record above")
-            if place.target == target.name and place.version == __version__:
+            if _may_hold(place, here):
                 _check(record, target)
         except ValueError as error:
             raise ConfigError(f"{path}, line {number}: {error}", REMEDY) from error

@@ -128,7 +128,7 @@ def _tuning_here(path: Path, options: CompileOptions, dims: Mapping[str, int], s
 
 def _read_kept(path: Path, target: Target, place: TuningKey) -> dict[TuningKey, dict[str, Record]]:
     """The records of a file that is there; those of other versions for this machine make way."""
-    found: Records = read_records(path, target) if path.exists() else {}
+    found: Records = read_records(path, target, place) if path.exists() else {}
     kept = {
         p: dict(r) for p, r in found.items() if (p.target, p.machine) != (place.target, place.machine) or p == place
     }
