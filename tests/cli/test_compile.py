@@ -33,6 +33,26 @@ def test_the_default_place_is_the_models_name_here(torshc: Torshc, tmp_path: Pat
     assert (tmp_path / "m.tsc" / "manifest.json").is_file()
 
 
+def test_several_models_have_a_bundle_each(torshc: Torshc, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        save(CHAIN, tmp_path / f"{name}.onnx")
+    lines = torshc("compile", "a.onnx", "b.onnx").stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["a.tsc", "b.tsc"]
+    body = json.loads(torshc("compile", "a.onnx", "b.onnx", "-o", "out", "--json").stdout)
+    assert [done["bundle"] for done in body] == ["out/a.tsc", "out/b.tsc"]
+    for name in ("a", "b"):  # the same as alone
+        assert Path(f"out/{name}.tsc/libmodel.so").read_bytes() == Path(f"{name}.tsc/libmodel.so").read_bytes()
+    save(UNKNOWN, tmp_path / "c.onnx")
+    told = torshc("compile", "c.onnx", "a.onnx", "-o", "more", code=3).stderr
+    assert "while compiling c.onnx" in told and not any(Path("more").iterdir())
+    for arguments, said in (
+        (["a.onnx", "out/../a.onnx"], "two MODELs have one name"),
+        (["a.onnx", "b.onnx", "--prefix", "p"], "--prefix goes with one MODEL"),
+        (["a.onnx", "b.onnx", "-o", "a.tsc"], "is a bundle"),
+    ):
+        assert said in torshc("compile", *arguments, code=2).stderr
+
+
 def test_quiet_says_nothing_and_verbose_each_command(torshc: Torshc, chain: Path) -> None:
     assert torshc("compile", chain, "--quiet").output == ""
     told = torshc("compile", chain, "-v", "--no-cache").stderr.splitlines()

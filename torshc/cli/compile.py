@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +19,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@flags.MODEL_ARGUMENT
-@click.option("-o", "--output", metavar="OUT", help="The bundle; by default MODEL's name with .tsc, here.")
+@click.argument("models", type=flags.ModelFile(), nargs=-1, required=True, metavar="MODEL...")
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
+    help="The bundle, or of several MODELs the folder for theirs; by default MODEL's name with .tsc, here.",
+)
 @flags.add(*flags.MODEL, *flags.BUILD, flags.PROFILE, flags.THREADS, flags.TRAIN)
 @click.option(
     "--emit",
@@ -59,7 +66,7 @@ if TYPE_CHECKING:
 @click.option("--verify", "verified", is_flag=True, help="Compare the bundle with the reference; exit 1 if it differs.")
 @flags.JSON
 def compile(
-    model: Path,
+    models: tuple[Path, ...],
     output: str | None,
     depfile: bool,
     targets: tuple[str, ...],
@@ -69,14 +76,11 @@ def compile(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Compile MODEL (ONNX or JSON) to a bundle.
+    """Compile each MODEL (ONNX or JSON) to a bundle.
 
     A bundle is a folder with the library, its C headers, its weights and manifest.json, and a package for CMake and
     pkg-config. With --train the library trains the model instead of running it.
     """
-    from ..base.manifest import sizes_text
-    from ..bundle.names import STAND_IN, prefix_of
-    from ..explain import printable
     from ..pipeline.compiler import compile_model
     from ..workbench.depfile import write_depfile
     from ..workbench.trial import trial_files
@@ -86,31 +90,82 @@ def compile(
         raise click.UsageError("--MT goes with --MD")
     if depfile and flags.STDIN in click.get_current_context().meta:
         raise click.UsageError("--MD needs a model file; standard input has no name")
+    for flag, value in (("--MT", targets), ("--prefix", options.prefix), ("--workdir", options.workdir)):
+        if value and len(models) > 1:
+            raise click.UsageError(f"{flag} goes with one MODEL")
     for flag, given_too in (("--verify", verified), ("--with-test", tested and options.emit == "page")):
         if given_too and options.emit in ("source", "objects", "page"):
             raise click.UsageError(f"{flag} needs a library, which --emit {options.emit} does not make")
         if given_too and options.train is not None:
             raise click.UsageError(f"{flag} compares runs, and with --train there are none")
-    out = output or f"{model.stem}.tsc"
-    began = time.perf_counter()
-    with Progress(quiet=as_json) as progress:
-        done = compile_model(model, out, options, progress, partial(trial_files, model) if tested else None)
-    seconds = time.perf_counter() - began
-    if depfile:
-        write_depfile(out, model, options, targets)
+    made, summaries = [], []
+    for model, out in _places(models, output).items():
+        began = time.perf_counter()
+        with _naming(model, len(models) > 1), Progress(quiet=as_json) as progress:
+            done = compile_model(model, out, options, progress, partial(trial_files, model) if tested else None)
+        made.append((model, out, done))
+        summaries.append(_summary(done, out, time.perf_counter() - began))
+        if depfile:
+            write_depfile(out, model, options, targets)
+        if not as_json and not is_quiet():
+            _say(done, out, summaries[-1]["seconds"], bool(options.prefix))
+        if timed:
+            _show_times(done)
     if as_json:
-        echo_json(_summary(done, out, seconds))
-    elif not is_quiet():
-        click.echo(f"{style(printable(out), bold=True)}: {_line(done, seconds)}")
-        lacking = (f"no variant for {sizes_text(v.sizes)}: {v.why}" for v in done.variants if v.why)
-        show_warnings((*done.warnings, *done.refusals, *lacking))
-        if not options.prefix and prefix_of(Path(out)) == STAND_IN and Path(out).stem != "model":
-            why = f"as {Path(out).stem!r} holds characters that C's names cannot have"
-            show_warnings([f"its C functions and its header are called {STAND_IN}, {why}; --prefix NAME names them"])
-    if timed:
-        _show_times(done)
-    if verified:
-        _verify(model, out, done)
+        echo_json(summaries if len(models) > 1 else summaries[0])
+    for each in made if verified else []:
+        _verify(*each)
+
+
+def _places(models: Sequence[Path], output: str | None) -> dict[Path, str]:
+    """Where the bundle of each model goes.
+
+    Raises:
+        OutputError: the folder for several cannot be made.
+    """
+    from ..base.errors import OutputError
+    from ..base.manifest import FILE
+
+    if len(models) == 1:
+        return {models[0]: output or f"{models[0].stem}.tsc"}
+    if len({model.stem for model in models}) < len(models):
+        raise click.UsageError("two MODELs have one name, and their bundles would have one place")
+    if output is None:
+        return {model: f"{model.stem}.tsc" for model in models}
+    folder = Path(output)
+    if (folder / FILE).exists():
+        raise click.UsageError(f"-o {output} is a bundle; of several MODELs it is the folder for theirs")
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot make the folder {folder}: {error.strerror}", "name another with -o") from error
+    return {model: str(folder / f"{model.stem}.tsc") for model in models}
+
+
+@contextmanager
+def _naming(model: Path, several: bool) -> Iterator[None]:
+    """Errors say which model of several they are about."""
+    from ..base.errors import TorshcError
+
+    try:
+        yield
+    except TorshcError as error:
+        if several:
+            error.add_note(f"while compiling {model}")
+        raise
+
+
+def _say(done: Compilation, out: str, seconds: float, prefixed: bool) -> None:
+    from ..base.manifest import sizes_text
+    from ..bundle.names import STAND_IN, prefix_of
+    from ..explain import printable
+
+    click.echo(f"{style(printable(out), bold=True)}: {_line(done, seconds)}")
+    lacking = (f"no variant for {sizes_text(v.sizes)}: {v.why}" for v in done.variants if v.why)
+    show_warnings((*done.warnings, *done.refusals, *lacking))
+    if not prefixed and prefix_of(Path(out)) == STAND_IN and Path(out).stem != "model":
+        why = f"as {Path(out).stem!r} holds characters that C's names cannot have"
+        show_warnings([f"its C functions and its header are called {STAND_IN}, {why}; --prefix NAME names them"])
 
 
 def _summary(done: Compilation, out: str, seconds: float) -> dict[str, Any]:
