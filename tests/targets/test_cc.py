@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import pytest
 
+import torshc
 from tests.support.compilers import needed
 from torshc.base.errors import ConfigError, ToolchainError
 from torshc.base.options import CompileOptions
@@ -243,3 +244,37 @@ def test_ziglang_builds_a_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         with load(tiny.write(tmp_path / "b.tsc", embed=embed)) as model:
             assert np.array_equal(model.run({"x": x})["y"], tiny.expected(x)["y"])
     assert os.environ["PATH"] == str(tmp_path)
+
+
+# A cache of compilers, as ccache and sccache are: by a command and what lies in its folder. It counts what it compiles.
+CACHE = """store=$(dirname "$0")/store
+case " $* " in *" -c "*) ;; *) exec "$@" ;; esac
+for out; do :; done
+key=$(printf '%s\\n' "$@" | cat - src/*.[ch] probe.c 2> "$store/none" | sha256sum | cut -c1-64)
+test -f "$store/$key" || { "$@" && cp "$out" "$store/$key" && echo "$out" >> "$store/compiled"; } || exit
+exec cp "$store/$key" "$out\""""
+
+
+def test_a_cache_of_compilers_compiles_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands are the same in whatever folder they run, and the library is that of the compiler alone."""
+    (tmp_path / "store").mkdir()
+    monkeypatch.setenv("PATH", f"{fake(tmp_path, 'ccache', CACHE).parent}:{os.environ['PATH']}")
+    real = find_compiler()
+    relu = model([node("Relu", "x", "y")], {"x": [3]}, "y")
+    compiled, libraries = [], []
+    for cc in (f"ccache {real.name}", f"ccache {real.name}", real.name):
+        torshc.compile(relu, tmp_path / "m.tsc", cc=cc, cache=cc == real.name)
+        compiled.append(len((tmp_path / "store/compiled").read_text().splitlines()))
+        libraries.append((tmp_path / "m.tsc/libmodel.so").read_bytes())
+    assert compiled[0] > 5 and compiled[1:] == compiled[:1] * 2
+    assert libraries[0] == libraries[1] == libraries[2]
+    assert find_compiler(f"ccache {real.name}").name == real.name
+
+
+def test_the_fingerprint_is_of_all_programs_of_a_command(tmp_path: Path) -> None:
+    """What a cache is called with counts as much as the cache: it answers --version as the compiler does."""
+    cache, *others = (fake(tmp_path, n, f"exec {s}") for n, s in (("ccache", '"$@"'), ("a", "cc"), ("b", "cc -m32")))
+    found = [CCompiler(f.name, (str(cache), str(f)), "clang version 16") for f in others]
+    assert found[0].fingerprint() != found[1].fingerprint()
+    same = replace(found[0], command=(str(cache), str(fake(tmp_path, "c", "exec cc"))))
+    assert same.fingerprint() == found[0].fingerprint()

@@ -78,8 +78,11 @@ class Tool:
         return (*self.command, self.version, *(program_stamp(word) for word in self.command))
 
     def fingerprint(self) -> tuple[str, ...]:
-        """What tells the tool from others on any machine: what it says, and its program, wherever that lies."""
-        return (self.version, program_stamp(self.path, dated=False))
+        """What tells the tool from others on any machine: what it says, and its programs, wherever they lie.
+
+        Of `ccache clang` both.
+        """
+        return (self.version, *(program_stamp(word, dated=False) for word in self.command))
 
     def run(self, args: Sequence[str], cwd: Path, timeout: float = 600.0, what: str = "") -> str:
         """Runs the tool and returns what it wrote to stdout.
