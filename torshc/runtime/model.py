@@ -26,7 +26,7 @@ from .manifest import RunInfo
 from .native import CPU, Tensor
 from .pool import Pool
 from .stats import FormStats, Stats, StepStats
-from .values import Given, GivenArrays, put_into, taken, unlike
+from .values import Given, GivenArrays, TakenArrays, are_arrays, put_into, taken, unlike
 from .weights import set_weights
 
 Array = npt.NDArray[Any]
@@ -72,8 +72,9 @@ class Model:
         self.device = device_name(*self._place)
         self._stream = opened.stream or (LEGACY_STREAM if self._place[0] == CUDA else None)
         self._opened: Opened | None = opened
-        self._call = library.plain(self._function)
-        self._arrays = GivenArrays(self.inputs) if manifest.dynamic and GivenArrays.fit(self.inputs) else None
+        self._call = library.plain("torshc_run_sized" if manifest.dynamic else self._function)
+        self._arrays = GivenArrays(self.inputs) if manifest.dynamic and are_arrays(self.inputs) else None
+        self._taken = TakenArrays(self.outputs) if manifest.dynamic and are_arrays(self.outputs) else None
         self._passed = prepared(opened.handle, self._in.tensors, self._in, self._out.tensors, self._out)
         direct = self._stream is not None and not manifest.dynamic
         self._handed = Handed(opened.handle, self._in, self._out, self._stream) if direct else None
@@ -256,13 +257,11 @@ class Model:
         """What a run on these tensors gives, copied out of the library's memory; under the lock only."""
         if self._opened is None:
             raise RunError(f"model {self.name!r} is closed", "load it again")
-        outputs = (Tensor * max(len(self.outputs), 1))()
-        began = time.perf_counter()
-        status = self._library.torshc_run_sized(self._opened.handle, inputs, count, outputs, len(self.outputs))
-        self._seconds += time.perf_counter() - began
-        if status:
+        outputs = self._taken.tensors if self._taken else (Tensor * max(len(self.outputs), 1))()
+        if status := self._pass((self._passed[0], byref(inputs), count, byref(outputs), len(self.outputs))):
             raise self._failure(status)
-        self._runs += 1
+        if self._taken:
+            return [*self._taken.copied()]
         return [taken(tensor, spec) for tensor, spec in zip(outputs, self.outputs, strict=False)]
 
     def _send(self, result: Array, there: OnDevice, spec: TensorSpec) -> None:

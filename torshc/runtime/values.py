@@ -12,7 +12,7 @@ import ctypes
 import math
 import struct
 from collections.abc import Sequence
-from ctypes import POINTER, c_int64, cast
+from ctypes import POINTER, c_int64, cast, memmove
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,13 @@ _CODES = {
 }  # fmt: skip
 _LETTERS = {"i": 0, "u": 1, "f": 2}
 _WORDS = struct.Struct(f"{ctypes.sizeof(Tensor) // 8}q")  # a Tensor, and which of them are addresses
+_PLACES = struct.Struct("=Q8xi4xQ16x")  # of a Tensor where its elements are, its rank, and where its sizes are
 _DATA, _SHAPE = Tensor.data.offset // 8, Tensor.shape.offset // 8
+
+
+def are_arrays(specs: Sequence[TensorSpec]) -> bool:
+    """Whether all are arrays of known ranks, of types that NumPy has."""
+    return all(spec.dtype in NUMPY and "..." not in spec.shape for spec in specs)
 
 
 class GivenArrays:
@@ -40,28 +46,50 @@ class GivenArrays:
 
     def __init__(self, specs: Sequence[TensorSpec]) -> None:
         self.tensors = (Tensor * max(len(specs), 1))()
-        self._rows = []
+        self._rows: list[tuple[Tensor, Any, np.dtype[Any]]] = []
+        self._shapes: list[tuple[int, ...]] = []  # what `dims` of each holds
         for tensor, spec in zip(self.tensors, specs, strict=False):
             dims = (c_int64 * len(spec.shape))()
             tensor.device.type, tensor.dtype = CPU, Dtype(*code_of(spec.dtype), 1)
             tensor.ndim, tensor.shape = len(dims), dims
             self._rows.append((tensor, dims, spec.numpy))
-
-    @staticmethod
-    def fit(specs: Sequence[TensorSpec]) -> bool:
-        """Whether all inputs are arrays of known ranks, of types that NumPy has."""
-        return all(spec.dtype in NUMPY and "..." not in spec.shape for spec in specs)
+            self._shapes.append((0,) * len(dims))
 
     def set(self, values: Sequence[Any]) -> bool:
         """Takes arrays as they are; false where a value is none, or not of the type and rank that the model takes."""
-        for value, (tensor, dims, dtype) in zip(values, self._rows, strict=True):
-            if type(value) is not np.ndarray or value.dtype != dtype or value.ndim != len(dims):
+        for k, (tensor, dims, dtype) in enumerate(self._rows):
+            value = values[k]
+            if type(value) is not np.ndarray or (value.dtype is not dtype and value.dtype != dtype):
                 return False
             flags = value.flags
             if not (flags.c_contiguous and flags.aligned):
                 return False
-            tensor.data, dims[:] = address_of(value), value.shape
+            shape = value.shape
+            if shape != self._shapes[k]:
+                if len(shape) != len(dims):
+                    return False
+                self._shapes[k], dims[:] = shape, shape
+            tensor.data = address_of(value)
         return True
+
+
+class TakenArrays:
+    """Outputs that are arrays, in structures that stay from one run to the next; used under the model's lock only."""
+
+    def __init__(self, specs: Sequence[TensorSpec]) -> None:
+        self.tensors = (Tensor * max(len(specs), 1))()
+        self._types = [spec.numpy for spec in specs]
+
+    def copied(self) -> list[np.ndarray[Any, Any]]:
+        """What the library gave, copied out of its memory."""
+        results = []
+        for dtype, (data, rank, dims) in zip(self._types, _PLACES.iter_unpack(self.tensors), strict=False):
+            shape = (c_int64 * rank).from_address(dims)[:] if rank else ()
+            array = np.empty(shape, dtype)
+            if size := array.nbytes:
+                memmove(address_of(array), data, size)
+            results.append(array)
+        return results
 
 
 class Given:
@@ -199,7 +227,7 @@ def taken(tensor: Tensor, spec: TensorSpec) -> Any:
         return out.reshape(shape)
     array = np.empty(shape, spec.numpy)
     if count:
-        ctypes.memmove(array.__array_interface__["data"][0], tensor.data, array.nbytes)
+        memmove(array.__array_interface__["data"][0], tensor.data, array.nbytes)
     return array
 
 
