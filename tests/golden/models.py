@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper
 
-from tests.support.models import Shape, model
+from tests.support.models import Like, Shape, model
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Case:
 
     Attributes:
         nodes: in order; ``y`` is the output.
-        inputs: shapes by name.
+        inputs: shapes by name, with a type unless they are f32.
         weights: shapes of constants by name.
         c, device: the templates of its kernels, in order, without their ends; those in parentheses are not shown, as
             another text shows them. Empty where the case shows nothing.
@@ -30,7 +30,7 @@ class Case:
     """
 
     nodes: Sequence[NodeProto]
-    inputs: dict[str, Shape]
+    inputs: Mapping[str, Like]
     c: str
     device: str
     weights: dict[str, Sequence[int]]
@@ -60,7 +60,7 @@ CONSTANTS = {
 }
 
 
-def case(nodes: Sequence[NodeProto], inputs: dict[str, Shape], c: str, device: str = "", **more: Any) -> Case:
+def case(nodes: Sequence[NodeProto], inputs: Mapping[str, Like], c: str, device: str = "", **more: Any) -> Case:
     fields = {name: more.pop(name) for name in ("slack", "archs", "precision", "extras") if name in more}
     return Case(nodes, inputs, c, device, more, **fields)
 
@@ -108,6 +108,10 @@ CASES = {
     ),
     "transpose": case([node("Transpose", ["x"], ["y"])], {"x": (512, 512)}, "transpose", "transpose"),
     "picks": case([node("Resize", ["x", "", "twice"], ["y"], mode="linear")], {"x": (1, 3, 20, 30)}, "picks"),
+    "table": case(
+        [node("DequantizeLinear", ["x", "step", "zero"], ["a"]), node("Sigmoid", ["a"], ["b"]),
+         node("QuantizeLinear", ["b", "step", "zero"], ["y"])], {"x": (np.uint8, ("n", 90))}, "table",
+    ),
     "gemm": case(
         [node("Gemm", ["x", "w", "b"], ["a"]), node("Relu", ["a"], ["y"])], {"x": ("n", 29)}, "gemm", "contraction",
         w=(29, 37), b=(37,),

@@ -17,6 +17,7 @@ from ...plan.group import Group
 from ...plan.storage import Storage
 from .c import CTarget
 from .picked import by_rows
+from .tables import by_table
 
 LINES, COLUMNS = 64, 256  # of a task, 16,384 elements in all
 
@@ -55,7 +56,8 @@ class TileKernel(MapKernel):
 @CTarget.lowers("nest")
 def lower_loops(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """The kernels of a group without a heavy node."""
-    return [by_rows(in_squares(k, machine.lanes), machine.lanes) for k in lower_nest(group, storage)]
+    kernels = (by_rows(in_squares(k, machine.lanes), machine.lanes) for k in lower_nest(group, storage))
+    return [by_table(k, machine.lanes) for k in kernels]
 
 
 def in_squares(kernel: Kernel, lanes: int) -> Kernel:
