@@ -16,7 +16,7 @@ T_FN f32v t_sigmoid_f32(f32v x) {
     return t_blend_f32_(v1, v0, t_splat_f32(1.0f)) / (v0 + 1.0f);
 }
 
-void ka2c42b75cfa1(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k839617348fdf(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const uint8_t *b0 = buf[0];
     uint8_t *b1 = buf[1];
@@ -35,7 +35,8 @@ void ka2c42b75cfa1(void *const *buf, const int64_t *dim, void *scratch, int64_t 
     for (int64_t task = begin; task < end; task++) {
         const int64_t low = task * 16384, high = t_imin(low + 16384, size);
         for (int64_t i0 = low; i0 < high; i0++) {
-            b1[i0] = table0[(uint8_t)b0[i0]];
+            const uint8_t value = (uint8_t)b0[i0];
+            b1[i0] = table0[value];
         }
     }
 }

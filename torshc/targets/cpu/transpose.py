@@ -16,6 +16,7 @@ from ...kernels.nest import MapKernel, in_order, lower_nest
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .c import CTarget
+from .logic import in_bytes
 from .picked import by_rows
 from .tables import by_table
 
@@ -57,7 +58,7 @@ class TileKernel(MapKernel):
 def lower_loops(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """The kernels of a group without a heavy node."""
     kernels = (by_rows(in_squares(k, machine.lanes), machine.lanes) for k in lower_nest(group, storage))
-    return [by_table(k, machine.lanes) for k in kernels]
+    return [in_bytes(by_table(k, machine.lanes)) for k in kernels]
 
 
 def in_squares(kernel: Kernel, lanes: int) -> Kernel:
