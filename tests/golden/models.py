@@ -113,7 +113,8 @@ CASES = {
          node("QuantizeLinear", ["b", "step", "zero"], ["y"])], {"x": (np.uint8, ("n", 90))}, "table",
     ),
     "logic": case(
-        [node("Xor", ["x", "z"], ["a"]), node("Not", ["a"], ["y"])], {"x": (bool, ("n", 9)), "z": (bool, (9,))}, "logic",
+        [node("Xor", ["x", "z"], ["a"]), node("Not", ["a"], ["y"])], {"x": (bool, ("n", 9)), "z": (bool, (9,))},
+        "logic",
     ),
     "gemm": case(
         [node("Gemm", ["x", "w", "b"], ["a"]), node("Relu", ["a"], ["y"])], {"x": ("n", 29)}, "gemm", "contraction",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -104,3 +106,41 @@ def test_places_are_divided_ahead_of_the_loops(mode: str, lanes: int, compiler: 
     assert launch.tasks > 2 and "t_idiv(" in launch.source
     innermost = launch.source[launch.source.index("for (; i3 ") :]
     assert "t_idiv(" not in innermost and "t_imod(" not in innermost
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize(("rows", "row"), [((3, 19), 9), ((2, 8), 64), ((37,), 70), (("n",), 33), ((2, "n"), 256)])
+def test_short_rows_beside_each_other_are_summed_together(
+    lanes: int, compiler: str, rows: tuple[int | str, ...], row: int
+) -> None:
+    """Whole numbers, so that sums are exact; a row that is not a number, and the same bits among fewer rows."""
+
+    def graph() -> Graph:
+        m = Maker()
+        x, z, bias = m.input(*rows, row), m.input(row), m.input(rows[-1])
+        d = m.add("Sub", x, z)
+        total = m.add("ReduceSum", m.add("Mul", d, d), axes=(len(rows),), keepdims=False)
+        return m.output(m.add("Add", m.add("Sqrt", total), bias))
+
+    machine = Machine(lanes=lanes, compiler=kind_of(compiler))
+    for n in (1, 21):
+        program = Program(graph(), {"n": n}, machine=machine, compiler=compiler)
+        assert ("t_hsums_f32" in program.launches[0].source) == (lanes > 1 and rows[-1] not in range(lanes))
+        shape = [n if d == "n" else int(d) for d in rows]
+        a, b, c = (random(RNG, s, np.int8).astype(np.float32) for s in ([*shape, row], [row], shape[-1:]))
+        a[-1, ..., 0] = np.nan
+        wanted = np.sqrt(np.square(a - b).sum(axis=-1)) + c
+        np.testing.assert_array_equal(program.run(a, b, c)[0], wanted)
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+def test_bits_of_a_row_do_not_depend_on_its_neighbours(lanes: int, compiler: str) -> None:
+    def norms(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        m = Maker()
+        graph = m.output(m.add("ReduceL2", m.input("n", 77), axes=(1,)))
+        return Program(graph, {"n": len(a)}, machine=machine, compiler=compiler).run(a)[0]
+
+    machine = Machine(lanes=lanes, compiler=kind_of(compiler))
+    a = random(RNG, (45, 77))
+    for first, last in ((0, 1), (7, 18), (30, 45)):
+        np.testing.assert_array_equal(norms(a[first:last].copy()), norms(a)[first:last])

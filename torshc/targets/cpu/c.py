@@ -8,12 +8,28 @@ from functools import cached_property
 from typing import Any
 
 from ...base.features import Feature, Features
-from ...expr import BOOL, F32, I64, DType, Expr, acc, as_int, call, const, locals_of, product, rebuild, substitute, walk
+from ...expr import (
+    BOOL,
+    F32,
+    I64,
+    DType,
+    Expr,
+    acc,
+    as_int,
+    call,
+    const,
+    cost,
+    locals_of,
+    product,
+    rebuild,
+    substitute,
+    walk,
+)
 from ...expr.affine import contains
 from ...expr.derived import Derived
 from ...expr.formulas import ELEMENTARY
 from ...kernels.base import Kernel, Store
-from ...kernels.nest import Accumulator, RowKernel
+from ...kernels.nest import SHORT_TERM, Accumulator, RowKernel
 from ..base import IndexPrinter, Rendered, indented, register, render_kernel
 from ..index import CTYPES, bare, behind, literal
 from ..statements import INDEX, VALUE
@@ -249,6 +265,24 @@ class Printer(IndexPrinter):
             {str(f.data): x for x, f in functions.items()},
             tuple(elements),
         )
+
+    @property
+    def together(self) -> bool:
+        """Whether neighbouring rows, as many as a vector has lanes, are summed at once.
+
+        Joining the lanes of a sum takes as long as the sum of a short row; those of several are joined with fewer
+        shuffles, and what the rows share is read once.
+        """
+        k = self.kernel
+        assert isinstance(k, RowKernel)
+        lengths = [as_int(product([r.args[0] for r in k.reduce])), as_int(k.axes[-1].args[0])]
+        if self.lanes == 1 or not k.across or k.element or len(k.stages) > 1 or len(k.stages[0].accumulators) > 1:
+            return False
+        (total,) = k.stages[0].accumulators
+        if total.how != "add" or total.term.dtype is not F32 or cost(total.term) > SHORT_TERM:
+            return False
+        length, beside = lengths
+        return length is not None and length <= ROW_BESIDE and (beside is None or beside >= self.lanes)
 
     def row_position(self) -> str:
         """Position in a scratch row at the first lane of the block."""
