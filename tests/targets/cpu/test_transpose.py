@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.seeded import seeded
-from torshc.expr import DTYPES
+from torshc.expr import DTYPES, const
 from torshc.kernels.machine import Machine
 from torshc.targets.cpu.transpose import TileKernel
 
@@ -59,3 +59,34 @@ def test_sizes(shape: Shape) -> None:
     """None, one, sizes that are known only at run time, and more than a task on both sides."""
     check(shape, (1, 0))
     check(tuple(reversed(shape)), (1, 0))
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize("dtype", ["f32", "f16", "f64", "u8", "i64"])
+@pytest.mark.parametrize(("longer", "few"), [(35, 2), (67, 3), (32, 1)])
+def test_vectors_run_along_the_longer_of_the_last_axes(
+    longer: int, few: int, dtype: str, lanes: int, compiler: str
+) -> None:
+    """Where the last has less than half a vector; results are stored apart."""
+    kind = DTYPES[dtype]
+    m = Maker()
+    x, y = m.input(3, longer, 1, dtype=kind), m.input(3, 1, few, dtype=kind)
+    machine = Machine(lanes=lanes, compiler=kind_of(compiler))
+    program = Program(m.output(m.add("Add", x, y)), machine=machine, compiler=compiler)
+    a = random(RNG, (3, longer, 1), np.int8).astype(kind.numpy)
+    b = random(RNG, (3, 1, few), np.int8).astype(kind.numpy)
+    np.testing.assert_array_equal(program.run(a, b)[0], a + b)
+    apart = 1 < few < lanes // 2 and longer >= 2 * lanes
+    assert ("t_scatter_" in program.launches[0].source) == apart
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+def test_places_as_floats(lanes: int, compiler: str) -> None:
+    """By way of 32 bits where they surely fit, and beyond 2^24 rounded as 64 bits are."""
+    machine = Machine(lanes=lanes, compiler=kind_of(compiler))
+    for start in (0, 2**24 - 5, 2**31 - 9, 2**31 + 2**9 - 11, -(2**33) - 13):
+        for to in ("f32", "f64"):
+            m = Maker()
+            numbers = m.add("Range", start=const(start), step=const(1), count=const(67))
+            program = Program(m.output(m.add("Cast", numbers, to=DTYPES[to])), machine=machine, compiler=compiler)
+            np.testing.assert_array_equal(program.run()[0], (np.arange(67) + start).astype(DTYPES[to].numpy))

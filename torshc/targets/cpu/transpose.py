@@ -57,8 +57,9 @@ class TileKernel(MapKernel):
 @CTarget.lowers("nest")
 def lower_loops(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """The kernels of a group without a heavy node."""
-    kernels = (by_rows(in_squares(k, machine.lanes), machine.lanes) for k in lower_nest(group, storage))
-    return [in_bytes(by_table(k, machine.lanes)) for k in kernels]
+    lanes = machine.lanes
+    kernels = (along_longer(by_rows(in_squares(k, lanes), lanes), lanes) for k in lower_nest(group, storage))
+    return [in_bytes(by_table(k, lanes)) for k in kernels]
 
 
 def in_squares(kernel: Kernel, lanes: int) -> Kernel:
@@ -71,15 +72,24 @@ def in_squares(kernel: Kernel, lanes: int) -> Kernel:
     found = list(crossings(kernel))
     best = next((c for c in found if _fills(kernel, c, lanes)), None)
     if best is None:
-        thin = next((c for c in found if _is_thin(c, lanes)), None)
+        thin = next((c for c in found if _is_thin(c.lane, c.inner, lanes)), None)
         return kernel if thin is None else in_order(kernel, [*thin.outer, thin.lane, thin.inner])
     fields = {f.name: getattr(best, f.name) for f in dataclasses.fields(best)}
     blocks = ceil_div(best.lane.args[0], COLUMNS) * ceil_div(best.inner.args[0], LINES)
     return TileKernel.of(kernel, **fields, tasks=product([a.args[0] for a in best.outer]) * blocks)
 
 
-def _is_thin(crossing: Crossing, lanes: int) -> bool:
-    lane, inner = (as_int(a.args[0]) for a in (crossing.lane, crossing.inner))
+def along_longer(kernel: Kernel, lanes: int) -> Kernel:
+    """A map kernel with vectors along its last axis but one where the last has too few points, as a grid's places."""
+    if type(kernel) is not MapKernel or len(kernel.axes) == 1:
+        return kernel
+    *outer, inner, lane = kernel.axes
+    return in_order(kernel, [*outer, lane, inner]) if _is_thin(lane, inner, lanes) else kernel
+
+
+def _is_thin(lane_axis: Expr, inner_axis: Expr, lanes: int) -> bool:
+    """Whether an axis has too few points for vectors, and another enough."""
+    lane, inner = (as_int(a.args[0]) for a in (lane_axis, inner_axis))
     return lane is not None and lane < lanes // 2 and inner is not None and inner >= 2 * lanes
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from ...expr import BOOL, I32, I64, DType, Expr, axis, call, const, rebuild, substitute, walk
-from ...expr.bounds import exact, range_of
+from ...expr import BOOL, F32, F64, I32, I64, DType, Expr, axis, call, const, rebuild, substitute, walk
+from ...expr.bounds import exact, fits, range_of
 from ...expr.formulas_narrow import conversions_of
 from ...expr.lanes import LaneSteps
 from ...expr.scopes import Scope
@@ -171,6 +171,8 @@ class Block(StatementPrinter):
         args = []
         for a in e.args:
             args.append((yield a, VALUE))
+        if e.op == "cast" and e.dtype in (F32, F64) and e.args[0].dtype is I64 and fits(e.args[0], I32):
+            return f"t_cast_i32_{compute}(t_cast_i64_i32({args[0]}))"  # few processors convert 64 bits at once
         return _operator(e, args, function_name(e, self.names.low))
 
     def under(self, e: Expr, variant: str, scope: Scope) -> Text:
