@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...base.errors import ModelError
-from ...expr import F32, DType, Expr, as_int, const, eq, product
+from ...expr import F32, I32, DType, Expr, as_int, const, eq, product
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, constraints_of, require
 from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, filled, need, operator, same_dim
@@ -38,7 +38,7 @@ def _split(x: Scalar) -> tuple[Expr, Scalar]:
     """A coordinate's floor, and the rest."""
     x = clip(x, -FAR, FAR)
     low = floor(x)
-    return low.index(), x - low
+    return low.cast(I32).index(), x - low  # which fits, and few processors convert to 64 bits at once
 
 
 def _blend(axes: list[tuple[list[Expr], list[Scalar]]], fetch: Fetch, kind: DType) -> Scalar:
