@@ -3,6 +3,12 @@
 
 #include <math.h>
 
+/* Subtracts a multiple of another row of n numbers. */
+static void subtract(double *restrict row, double times, const double *restrict other, int64_t n) {
+    for (int64_t j = 0; j < n; j++)
+        row[j] -= times * other[j];
+}
+
 /* Makes the first n columns of a[n, width] upper triangular by subtracting rows, the largest pivot of each column
  * first. Gives 0 where a column has no pivot, else 1; the determinant of the columns in any case. */
 static int eliminate(double *a, int64_t n, int64_t width, double *determinant) {
@@ -21,11 +27,8 @@ static int eliminate(double *a, int64_t n, int64_t width, double *determinant) {
         *determinant *= top == k ? pivot : -pivot;
         if (pivot == 0)
             return 0;
-        for (int64_t i = k + 1; i < n; i++) {
-            const double times = a[i * width + k] / pivot;
-            for (int64_t j = k; j < width; j++)
-                a[i * width + j] -= times * a[k * width + j];
-        }
+        for (int64_t i = k + 1; i < n; i++)
+            subtract(a + i * width + k, a[i * width + k] / pivot, a + k * width + k, width - k);
     }
     return 1;
 }
@@ -82,8 +85,7 @@ static void substitute(double *a, int64_t n) {
     for (int64_t i = n; i-- > 0;) {
         double *row = a + i * 2 * n;
         for (int64_t k = i + 1; k < n; k++)
-            for (int64_t j = n; j < 2 * n; j++)
-                row[j] -= row[k] * a[k * 2 * n + j];
+            subtract(row + n, row[k], a + k * 2 * n + n, n);
         for (int64_t j = n; j < 2 * n; j++)
             row[j] /= row[i];
     }
@@ -114,8 +116,9 @@ int t_op_inverse(t_frame *f, const t_value *const *in, t_value *const *out, cons
             break;
         }
         substitute(a, n);
-        for (int64_t i = 0; i < n * n; i++)
-            put(out[0], m * n * n + i, a[i / n * 2 * n + n + i % n]);
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = 0; j < n; j++)
+                put(out[0], (m * n + i) * n + j, a[i * 2 * n + n + j]);
     }
     t_scratch_free(a);
     return status;
