@@ -53,6 +53,7 @@ CONSTANTS = {
     "three": np.array([3]),
     "many": np.array([5000]),
     "zeroth": np.array([0]),
+    "second": np.array([1]),
     "places": np.array([[0], [2], [2]]),
     "twice": np.array([1, 1, 2, 2], np.float32),
     "step": np.array(0.02, np.float32),
@@ -102,6 +103,7 @@ CASES = {
     "map": case([node("Sigmoid", ["x"], ["a"]), node("Mul", ["a", "w"], ["y"])], {"x": ("n", 13)}, "map", "map",
                 w=(13,)),
     "row": case([node("Softmax", ["x"], ["y"])], {"x": ("n", 37)}, "row", "row"),
+    "rows_together": case([node("ReduceL2", ["x", "second"], ["y"], keepdims=0)], {"x": ("n", 37)}, "row"),
     "columns": case([node("Softmax", ["x"], ["y"], axis=0)], {"x": (50, 12)}, "row", "columns"),
     "pieces": case(
         [node("ReduceMean", ["x", "zeroth"], ["y"], keepdims=0)], {"x": (90000, 12)}, "", "columns (row)",
