@@ -4,6 +4,10 @@ Nodes are taken in topological order, each joining the groups that make its oper
 one of: "nest" (pointwise work over one index space), "row" (reductions over one set of axes with what comes before
 and after them), or a heavy anchor (a product, a convolution...) with pointwise work after it. Views belong to no
 group: whoever reads through one folds its index arithmetic.
+
+`Fuser._refusal` decides about a node and the group that makes one of its operands, and gives the code of the first
+reason that it finds, a key of :data:`torshc.plan.group.REASONS`. `torshc explain` shows those that hold in the end
+(:func:`torshc.explain.rules.standing`). Nodes of which neither reads the other are never asked about.
 """
 
 from __future__ import annotations

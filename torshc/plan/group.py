@@ -26,6 +26,8 @@ class Boundary:
     rule: RuleName | None = None
 
 
+# The words that `explain` prints for the codes of `Fuser._refusal` (fusion.py) and `Permits.refusal`
+# (fusion_permissions.py).
 REASONS = {
     "reader": "another kernel reads it too",
     "shape": "its reader runs over another shape",
