@@ -126,7 +126,8 @@ def gradient_of(operator: Callable[..., Any]) -> Callable[[F], F]:
 
     The function takes the gradient of the result, of several results a list; then the operands, None where one is
     absent; then the attributes as keywords. It gives a gradient for each operand, or None for one that has none; of a
-    single operand the tensor alone.
+    single operand the tensor alone. torshc's own operators have another decorator of this name:
+    :func:`torshc.ops.core.gradient.gradient_of`.
     """
     cls: type[Custom] | None = getattr(operator, "__operator__", None)
     if cls is None:

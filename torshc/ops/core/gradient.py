@@ -73,7 +73,9 @@ class Backward:
 def gradient_of(*kinds: type[Op] | str) -> Callable[[F], F]:
     """Function decorator: the gradients of the operands of these operators, alone or in a list.
 
-    Operators that are functions (`@pointwise`, `@composite`) are named by strings, as ONNX names them.
+    The function takes the operator and a :class:`Backward`. Operators that are functions (`@pointwise`, `@composite`)
+    are named by strings, as ONNX names them; those are of ONNX's own domain. Users have another decorator of this
+    name, whose function takes tensors: :func:`torshc.ops.core.custom.gradient_of`.
     """
     return _note_in(RULES, kinds)
 
