@@ -142,7 +142,11 @@ class Kernel:
 
     @property
     def shared(self) -> int:
-        """Bytes of memory that the threads of a block share, on a device of blocks."""
+        """Bytes of memory that the threads of a block share, on a device of blocks.
+
+        Metal and WebGPU refuse a kernel with more than they allow. CUDA compares nothing here: a lowering keeps to
+        what a block may have, which is 48 KiB where the text declares arrays, and more where the launch asks for it.
+        """
         return 0
 
     @property

@@ -16,6 +16,7 @@ from ..ops.nn.rotary import Rotated
 from ..ops.tensor.view import Concat, Reshape
 from .manager import graph_pass
 
+# The shared memory of CUDA's kernel is enough for these (STAGED of targets/gpu/cuda/attention_cache.py).
 QUERIES = 8  # that share a key, at most
 PACK, WIDEST = 8, 256  # what the width of a head is a multiple of, and at most
 

@@ -33,7 +33,9 @@ SIXTEEN = 16  # keys that a warp multiplies at once
 WARPS = 16  # of a block, at most
 CLUSTER = 8  # blocks that surely may form one
 KEYS = 64  # of a block, at the least
-STAGED = 36 << 10  # caps the warps by the bytes of their values, so that all arrays stay below 48 KiB
+# Caps the warps by the bytes of their values, so that all arrays stay below the 48 KiB that a block may declare. That
+# holds for the queries and the width of a head that the pass join_cache lets through: at most 48,832 bytes.
+STAGED = 36 << 10
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,10 @@ class CacheAttention(HeavyKernel):
 
     @property
     def shared(self) -> int:
-        """The arrays at the head of ``attention_cache.j2``: halves of queries, keys, weights and values; floats."""
+        """Bytes of the arrays that ``attention_cache.j2`` declares under the heading "shared memory".
+
+        Halves are queries, the new key and value, weights and values; floats are what warps and blocks join.
+        """
         keys, part = SIXTEEN * self.warps, self.rows * self.width // self.cluster
         halves = self.rows * -(-self.width // 32) * 32 + 2 * self.width + keys * (8 + self.width + PACK)
         floats = 8 * self.warps + (0 if self.once else 8) + self.cluster * (part + 16)
