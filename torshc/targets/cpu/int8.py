@@ -1,4 +1,7 @@
-"""Products of u8 with constant i8 by tiles of sums of i32; :mod:`.gemm` and :mod:`.conv` have them by vectors."""
+"""Products of u8 with constant i8 by tiles of sums of i32.
+
+:mod:`.gemm`, :mod:`.conv` and :mod:`.depthwise` have them by vectors, whose instructions are in ``t_dot.h``.
+"""
 
 from __future__ import annotations
 
