@@ -99,7 +99,8 @@ class Kernel:
         tasks: number of independent pieces of work.
         scratch: bytes of scratch for each thread.
         flops, nbytes: arithmetic operations and bytes moved at the least, for people and for the roofline.
-        when: sizes of a run for which it is launched, where others of its group serve the rest; true for all.
+        when: sizes of a run for which it is launched, where others of its group serve the rest; true for all. The host
+            program gives it no tasks for other sizes (:meth:`if_launched`).
 
     Class attributes:
         needs: instruction sets beyond a level's that the kernel is made for.

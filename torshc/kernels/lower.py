@@ -22,7 +22,7 @@ def idle_when_empty(kernel: Kernel) -> Kernel:
 
 
 def first_of(choices: Sequence[tuple[Expr, Kernel]], by_size: bool) -> list[Kernel]:
-    """Kernels of which a run launches the first whose condition holds for its sizes.
+    """Kernels of which a run launches the first whose condition holds for its sizes, which `Kernel.when` then says.
 
     Args:
         by_size: whether there may be several; else what only a run's sizes decide does not hold.
