@@ -278,3 +278,14 @@ def test_the_fingerprint_is_of_all_programs_of_a_command(tmp_path: Path) -> None
     assert found[0].fingerprint() != found[1].fingerprint()
     same = replace(found[0], command=(str(cache), str(fake(tmp_path, "c", "exec cc"))))
     assert same.fingerprint() == found[0].fingerprint()
+
+
+def test_the_fingerprint_leaves_out_what_is_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zig's compiler is called `zig cc`, with a target for a library: a machine's own `cc` does not count."""
+    program = str(fake(tmp_path, "zig", "exit"))
+    plain = CCompiler("zig", (program, "cc"), "clang version 22", kind="zig")
+    targeted = replace(plain, command=(*plain.command, "-target", "x86_64-linux-gnu"))
+    found = [plain.fingerprint(), targeted.fingerprint()]
+    fake(tmp_path, "cc", "exit 1")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert found == [plain.fingerprint()] * 2

@@ -58,6 +58,11 @@ class CCompiler(Compiler):
     kind: str = "clang"
     _tunes: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
 
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The words of the command that may be programs; Zig's `cc` is none, though others are called so."""
+        return tuple(word for word in self.command if self.kind != "zig" or word != "cc")
+
     def isa_flags(self, isa: Isa) -> tuple[str, ...]:
         """Flags for the instruction set; the tuning only where this compiler knows the processor."""
         flags = isa.flags(self.kind)

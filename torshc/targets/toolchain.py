@@ -70,6 +70,11 @@ class Tool:
         """The program file."""
         return self.command[0]
 
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The words of the command that may be programs."""
+        return self.command
+
     def identity(self) -> tuple[str, ...]:
         """What objects depend on of the tool: how it is started, what it says, and which files its programs are.
 
@@ -82,7 +87,7 @@ class Tool:
 
         Of `ccache clang` both.
         """
-        return (self.version, *(program_stamp(word, dated=False) for word in self.command))
+        return (self.version, *filter(None, (program_stamp(word, dated=False) for word in self.programs)))
 
     def run(self, args: Sequence[str], cwd: Path, timeout: float = 600.0, what: str = "") -> str:
         """Runs the tool and returns what it wrote to stdout.
