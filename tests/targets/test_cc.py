@@ -260,6 +260,8 @@ def test_a_cache_of_compilers_compiles_nothing_twice(tmp_path: Path, monkeypatch
     (tmp_path / "store").mkdir()
     monkeypatch.setenv("PATH", f"{fake(tmp_path, 'ccache', CACHE).parent}:{os.environ['PATH']}")
     real = find_compiler()
+    if real.kind == "zig":
+        pytest.skip("the ziglang package has no compiler on PATH")
     relu = model([node("Relu", "x", "y")], {"x": [3]}, "y")
     compiled, libraries = [], []
     for cc in (f"ccache {real.name}", f"ccache {real.name}", real.name):
