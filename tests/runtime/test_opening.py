@@ -42,10 +42,10 @@ def swap(place: Path, other: Path, gap: bool) -> None:
 
 @contextmanager
 def swapping(place: Path, other: Path, gap: bool) -> Iterator[None]:
-    """Another process swaps them all the time, but leaves them alone for as long as two loads take here."""
+    """Another process swaps them all the time, but leaves them alone for as long as five loads take here."""
     began = time.perf_counter()
     which(place, verify=True)
-    pause = 2 * (time.perf_counter() - began)
+    pause = 5 * (time.perf_counter() - began)
     child = os.fork()
     if not child:
         while True:
