@@ -80,3 +80,12 @@ def test_both_forms_of_a_kernel_are_commented() -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     first, second = comments(model.SerializeToString(), "webgpu")
     assert first == second and "-> f32[3,1030]" in first
+
+
+def test_launches_that_compute_the_same_share_a_line() -> None:
+    nodes = [helper.make_node("Softmax", [f"x{k}"], [f"y{k}"]) for k in range(7)]
+    kernels, _ = written({f"x{k}": ["a", 16] for k in range(7)}, nodes, "c")
+    (text,) = kernels
+    head = re.sub(r"\s*\n \* +", " ", text.partition("*/")[0]).rstrip()
+    assert head.count("-> f32[s0,16]") == 1
+    assert re.search(r" Again for nodes ([\d, to]+; ){3}and 3 times more\.$", head)

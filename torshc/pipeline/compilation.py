@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -294,36 +295,58 @@ def commented_sources(compilation: Compilation) -> dict[str, str]:
     is launched with several sizes in one place has the names of its first launch; the comment lists the others'.
     """
     host = compilation.program.size_names
-    notes: dict[str, list[str]] = {}
+    notes: dict[str, dict[tuple[str, str], list[str]]] = {}
     names: dict[str, list[str]] = {}
     for unit in compilation.units:
         for kernel, symbol, sizes in zip(unit.kernels, unit.symbols, unit.sizes, strict=True):
             here = [host[str(e.data) if e.op in SYMBOLS else e] for e in sizes]
             differ = [f"{a} is {b}" for a, b in zip(names.setdefault(symbol, here), here, strict=True) if a != b]
-            text = _what_it_computes(unit, kernel, host) + (f" Here {', '.join(differ)}." if differ else "")
-            line = textwrap.wrap(text, 116, break_long_words=False)
-            notes.setdefault(symbol, []).append(" * " + "\n *   ".join(line))
+            what, cost = _what_it_computes(unit, kernel, host)
+            cost += f" Here {', '.join(differ)}." if differ else ""
+            notes.setdefault(symbol, {}).setdefault((what, cost), []).append(_runs(unit.group.numbers))
     written = {
         file: text if file in compilation.pinned else with_names(compilation.texts[file], names[file.partition(".")[0]])
         for file, text in compilation.sources.items()
     }
-    return {
-        file: "/*\n" + "\n".join(notes[file.partition(".")[0]]) + "\n */\n" + text.lstrip()
-        for file, text in written.items()
-    }
+    heads = {symbol: "\n".join(itertools.starmap(_note, note.items())) for symbol, note in notes.items()}
+    return {file: f"/*\n{heads[file.partition('.')[0]]}\n */\n{text.lstrip()}" for file, text in written.items()}
 
 
-def _what_it_computes(unit: Unit, kernel: Kernel, names: Mapping[Any, str]) -> str:
-    """``Conv+Relu -> f32[s0,4,4,32], nodes 9 and 10: 296448*s0 flops, ...``; of several kernels, which it is."""
+def _note(what_and_cost: tuple[str, str], nodes: Sequence[str]) -> str:
+    """The lines of a comment on launches that compute the same of other tensors; of many, it names the first nodes."""
+    what, cost = what_and_cost
+    first, *others = nodes
+    listed = "; ".join(others[:3]) + (f"; and {len(others) - 3} times more" if len(others) > 3 else "")
+    again = f" Again for nodes {listed}." if others else ""
+    line = textwrap.wrap(f"{what}, nodes {first}: {cost}{again}", 116, break_long_words=False)
+    return " * " + "\n *   ".join(line)
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    """Numbers in order, three neighbours and more as ``4 to 7``.
+
+    >>> _runs([4, 5, 6, 7, 9, 10])
+    '4 to 7, 9, 10'
+    """
+    found: list[list[int]] = []
+    for n in numbers:
+        if found and n == found[-1][-1] + 1:
+            found[-1].append(n)
+        else:
+            found.append([n])
+    return ", ".join(f"{r[0]} to {r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in found)
+
+
+def _what_it_computes(unit: Unit, kernel: Kernel, names: Mapping[Any, str]) -> tuple[str, str]:
+    """``Conv+Relu -> f32[s0,4,4,32]`` and ``296448*s0 flops, ...``; of several kernels of a group, which it is."""
     group = unit.group
     of_several = f"{kernel.kind} of " if len(unit.kernels) > 1 else ""
     results = " and ".join(
         f"{v.dtype.name}[{','.join(to_text(d, 16, names) for d in v.shape)}]" for v in group.outputs[:4]
     )
     more = f" and {len(group.outputs) - 4} more" if len(group.outputs) > 4 else ""
-    numbers = ", ".join(map(str, group.numbers))
     flops, nbytes = (to_text(e, 64, names) for e in (kernel.flops, kernel.nbytes))
-    return f"{of_several}{group.operators} -> {results}{more}, nodes {numbers}: {flops} flops, {nbytes} bytes."
+    return f"{of_several}{group.operators} -> {results}{more}", f"{flops} flops, {nbytes} bytes."
 
 
 def with_edited(sources: Mapping[str, str], file: str, text: str) -> dict[str, str]:
