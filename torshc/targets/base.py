@@ -16,7 +16,7 @@ from ..base import resources
 from ..base.errors import ConfigError, InternalError, did_you_mean
 from ..base.features import Features
 from ..base.options import PRECISIONS, CompileOptions
-from ..expr import Expr, as_int, const, dim, dims_of, walk
+from ..expr import Expr, as_int, dim, dims_of, product, walk
 from ..graph import Graph, Value
 from ..kernels.base import Kernel, expressions_in
 from ..kernels.base import NoKernel as NoKernel
@@ -353,11 +353,12 @@ class IndexPrinter:
         return scalar(axis.args[0], self._axes, self.dim_names, self.kernel.buffers)
 
     def points(self, axes: Sequence[Expr]) -> str:
+        """Number of points of a range of axes as text."""
+        return self.scalar(self.total(axes))
+
+    def total(self, axes: Sequence[Expr]) -> Expr:
         """Number of points of a range of axes."""
-        total = const(1)
-        for a in axes:
-            total = total * a.args[0]
-        return self.scalar(total)
+        return product([a.args[0] for a in axes])
 
     def scalar(self, e: Expr | int) -> str:
         """An index or size as text."""

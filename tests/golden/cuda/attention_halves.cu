@@ -66,7 +66,7 @@ extern "C" int k1823c34fbec5(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(32) kaeafe5fd11d6_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
+extern "C" __global__ void __launch_bounds__(32) ke1daa78387ca_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -74,8 +74,9 @@ extern "C" __global__ void __launch_bounds__(32) kaeafe5fd11d6_kernel(const uint
     extern __shared__ __align__(16) uint16_t tiles[];
     uint16_t *const keys = tiles, *const values = tiles + 3072;
     /* ---- queries of this block ---- */
-    const int rows = 9, bands = (rows + 15) / 16;
-    const int first = block % bands * 16;
+    const int rows = 9;
+    const int bands = (rows + 15) / 16, band_here = block % bands;
+    const int first = band_here * 16;
     const int point = block / bands;
     const int i0 = point;
     const uint16_t *q = b0 + 144 * i0;
@@ -226,8 +227,8 @@ extern "C" __global__ void __launch_bounds__(32) kaeafe5fd11d6_kernel(const uint
     }
 }
 
-extern "C" int kaeafe5fd11d6(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int ke1daa78387ca(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kaeafe5fd11d6_kernel, (unsigned)blocks, 32, 12288, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
+    T_LAUNCH(ke1daa78387ca_kernel, (unsigned)blocks, 32, 12288, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
     return (int)cudaGetLastError();
 }

@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) ka2756f4a0c5c_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
+extern "C" __global__ void __launch_bounds__(128, 4) ke829f048f3b7_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
     const int64_t block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -10,9 +10,11 @@ extern "C" __global__ void __launch_bounds__(128, 4) ka2756f4a0c5c_kernel(const 
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][32][17], b_tile[2][32][9];
     /* ---- this block's tile ---- */
-    const int64_t rows = s0, columns = 37;
+    const int64_t rows = s0;
+    const int columns = 37;
     const int tiles_m = (int)((rows + 63) / 64), tiles_n = (int)((columns + 31) / 32);
-    const int64_t tile_n = (int)block % tiles_n, tile_m = (int)block / tiles_n % tiles_m;
+    const int tile_n = (int)block % tiles_n;
+    const int64_t tile_m = (int)block / tiles_n % tiles_m;
     const int warp = tid / 32, lane = tid % 32;
     const int first_row = warp * 16 + lane / 8 * 4;
     const int first_column = lane % 8 * 4;
@@ -29,8 +31,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) ka2756f4a0c5c_kernel(const 
     }
 
     const int b_k = tid / 8, b_line = tid % 8 * 4;
-    const int64_t b_place = tile_n * 32 + b_line;
-    const int64_t b_n0 = b_place;
+    const int b_place = tile_n * 32 + b_line;
+    const int b_n0 = b_place;
     const int64_t b_at = b_n0;
     const bool b_in = b_place < columns;
 
@@ -38,14 +40,14 @@ extern "C" __global__ void __launch_bounds__(128, 4) ka2756f4a0c5c_kernel(const 
     float b_next[2][4];
     float sum[4][4] = {};
     /* ---- step by step along the sum ---- */
-    const int64_t steps = 1;
-    const int64_t first = 0, last = steps;
-    for (int64_t s = first; s <= last; s++) {
+    const int steps = 1;
+    const int first = 0, last = steps;
+    for (int s = first; s <= last; s++) {
         if (s < last) {
-            const int64_t at_k = s * 32;
+            const int at_k = s * 32;
             {
-                const int64_t place = at_k + a_k;
-                const int64_t k0 = place;
+                const int place = at_k + a_k;
+                const int k0 = place;
                 const int64_t step = k0;
 #pragma unroll
                 for (int i = 0; i < 16; i++) {
@@ -55,8 +57,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) ka2756f4a0c5c_kernel(const 
             }
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                const int64_t place = at_k + b_k + 16 * i;
-                const int64_t k0 = place;
+                const int place = at_k + b_k + 16 * i;
+                const int k0 = place;
                 const bool inside = b_in && place < 29;
                 for (int j = 0; j < 4; j++) b_next[i][j] = 0;
                 if (inside) t_read4(b_next[i], b1 + b_at + 40 * k0);
@@ -98,19 +100,19 @@ extern "C" __global__ void __launch_bounds__(128, 4) ka2756f4a0c5c_kernel(const 
         const int64_t row = tile_m * 64 + first_row + i / 4 * 16 + i % 4;
         if (row >= rows) { continue; }
         const int64_t m0 = row;
-        const int64_t column = tile_n * 32 + first_column;
+        const int column = tile_n * 32 + first_column;
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const int64_t place = column + j;
+            const int place = column + j;
             if (place >= columns) { continue; }
-            const int64_t n0 = place;
+            const int n0 = place;
             const float v0 = t_max_f32((sum[i][j] + b2[n0]), 0.0f);
             b3[37 * m0 + n0] = v0;
         }
     }
 }
 
-extern "C" int ka2756f4a0c5c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(ka2756f4a0c5c_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
+extern "C" int ke829f048f3b7(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(ke829f048f3b7_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -7,21 +7,20 @@ T_FN float t_sigmoid_f32(float x) {
     return ((x < 0.0f) ? v0 : 1.0f) / (v0 + 1.0f);
 }
 
-extern "C" __global__ void __launch_bounds__(256) k5d41bdb2dfae_kernel(const float *b0, const float *b1, float *b2, const int64_t s0) {
+extern "C" __global__ void __launch_bounds__(256) k983129993b36_kernel(const float *b0, const float *b1, float *b2, const int64_t s0) {
     const int64_t block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int64_t packet = block * 256 + tid;
     if (packet >= 13 * s0) return;
-    const int64_t i1 = packet % 13;
-    int64_t packet_rest = packet / 13;
-    const int64_t i0 = packet_rest;
+    const int64_t i0 = packet / 13;
+    const int i1 = (int)(packet - 13 * i0);
     const float v0 = t_sigmoid_f32(b1[13 * i0 + i1]) * b0[i1];
     b2[13 * i0 + i1] = v0;
 }
 
-extern "C" int k5d41bdb2dfae(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(k5d41bdb2dfae_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2], dim[0]);
+extern "C" int k983129993b36(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(k983129993b36_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k2e12b5a2753d_kernel(const float *b0, float *b1, const int64_t s0) {
+extern "C" __global__ void __launch_bounds__(256) k554f761d1285_kernel(const float *b0, float *b1, const int64_t s0) {
     const int64_t block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -16,9 +16,9 @@ extern "C" __global__ void __launch_bounds__(256) k2e12b5a2753d_kernel(const flo
     float a0 = -T_INF_F32;
 #pragma unroll
     for (int step = 0; step < 2; step++) {
-        const int64_t at = (step * 32 + part);
+        const int at = (step * 32 + part);
         if (at >= 37) break;
-        const int64_t r0 = at;
+        const int r0 = at;
         const float v0 = b0[37 * i0 + r0];
         row0[step] = v0;
         a0 = t_max_f32(a0, v0);
@@ -27,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(256) k2e12b5a2753d_kernel(const flo
     float a1 = 0.0f;
 #pragma unroll
     for (int step = 0; step < 2; step++) {
-        const int64_t at = (step * 32 + part);
+        const int at = (step * 32 + part);
         if (at >= 37) break;
         const float v0 = t_exp_f32((row0[step] - a0));
         row1[step] = v0;
@@ -36,15 +36,15 @@ extern "C" __global__ void __launch_bounds__(256) k2e12b5a2753d_kernel(const flo
     a1 = t_warp_sum_f32(a1);
 #pragma unroll
     for (int step = 0; step < 2; step++) {
-        const int64_t at = (step * 32 + part);
+        const int at = (step * 32 + part);
         if (at >= 37) break;
-        const int64_t r0 = at;
+        const int r0 = at;
         const float v0 = row1[step] * (1.0f / a1);
         b1[37 * i0 + r0] = v0;
     }
 }
 
-extern "C" int k2e12b5a2753d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(k2e12b5a2753d_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], dim[0]);
+extern "C" int k554f761d1285(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(k554f761d1285_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -3,7 +3,7 @@
 #include "t_packet.h"
 
 [[max_total_threads_per_threadgroup(128)]]
-kernel void kf197d36a3416(
+kernel void k7f3a54b6f12c(
     device const float *b0 [[buffer(0)]],
     device const float *b1 [[buffer(1)]],
     device const float *b2 [[buffer(2)]],
@@ -16,9 +16,11 @@ kernel void kf197d36a3416(
     typedef t_packet<float, 4> packet;
     threadgroup packet a_tile[2][32][17], b_tile[2][32][9];
     /* ---- this block's tile ---- */
-    const int64_t rows = s0, columns = 37;
+    const int64_t rows = s0;
+    const int columns = 37;
     const int tiles_m = (int)((rows + 63) / 64), tiles_n = (int)((columns + 31) / 32);
-    const int64_t tile_n = (int)block % tiles_n, tile_m = (int)block / tiles_n % tiles_m;
+    const int tile_n = (int)block % tiles_n;
+    const int64_t tile_m = (int)block / tiles_n % tiles_m;
     const int warp = tid / 32, lane = tid % 32;
     const int first_row = warp * 16 + lane / 8 * 4;
     const int first_column = lane % 8 * 4;
@@ -35,8 +37,8 @@ kernel void kf197d36a3416(
     }
 
     const int b_k = tid / 8, b_line = tid % 8 * 4;
-    const int64_t b_place = tile_n * 32 + b_line;
-    const int64_t b_n0 = b_place;
+    const int b_place = tile_n * 32 + b_line;
+    const int b_n0 = b_place;
     const int64_t b_at = b_n0;
     const bool b_in = b_place < columns;
 
@@ -44,14 +46,14 @@ kernel void kf197d36a3416(
     float b_next[2][4];
     float sum[4][4] = {};
     /* ---- step by step along the sum ---- */
-    const int64_t steps = 1;
-    const int64_t first = 0, last = steps;
-    for (int64_t s = first; s <= last; s++) {
+    const int steps = 1;
+    const int first = 0, last = steps;
+    for (int s = first; s <= last; s++) {
         if (s < last) {
-            const int64_t at_k = s * 32;
+            const int at_k = s * 32;
             {
-                const int64_t place = at_k + a_k;
-                const int64_t k0 = place;
+                const int place = at_k + a_k;
+                const int k0 = place;
                 const int64_t step = k0;
 #pragma unroll
                 for (int i = 0; i < 16; i++) {
@@ -61,8 +63,8 @@ kernel void kf197d36a3416(
             }
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                const int64_t place = at_k + b_k + 16 * i;
-                const int64_t k0 = place;
+                const int place = at_k + b_k + 16 * i;
+                const int k0 = place;
                 const bool inside = b_in && place < 29;
                 for (int j = 0; j < 4; j++) b_next[i][j] = 0;
                 if (inside) t_read4(b_next[i], b1 + b_at + 40 * k0);
@@ -104,12 +106,12 @@ kernel void kf197d36a3416(
         const int64_t row = tile_m * 64 + first_row + i / 4 * 16 + i % 4;
         if (row >= rows) { continue; }
         const int64_t m0 = row;
-        const int64_t column = tile_n * 32 + first_column;
+        const int column = tile_n * 32 + first_column;
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const int64_t place = column + j;
+            const int place = column + j;
             if (place >= columns) { continue; }
-            const int64_t n0 = place;
+            const int n0 = place;
             const float v0 = t_max_f32((sum[i][j] + b2[n0]), 0.0f);
             b3[37 * m0 + n0] = v0;
         }

@@ -3,7 +3,7 @@
 #include "t_packet.h"
 
 [[max_total_threads_per_threadgroup(256)]]
-kernel void k4d46eea20bbf(
+kernel void k09736e6ba11f(
     device const float *b0 [[buffer(0)]],
     device float *b1 [[buffer(1)]],
     constant int64_t *dim [[buffer(2)]],
@@ -20,9 +20,9 @@ kernel void k4d46eea20bbf(
     float a0 = -T_INF_F32;
 #pragma unroll
     for (int step = 0; step < 2; step++) {
-        const int64_t at = (step * 32 + part);
+        const int at = (step * 32 + part);
         if (at >= 37) break;
-        const int64_t r0 = at;
+        const int r0 = at;
         const float v0 = b0[37 * i0 + r0];
         row0[step] = v0;
         a0 = t_max_f32(a0, v0);
@@ -31,7 +31,7 @@ kernel void k4d46eea20bbf(
     float a1 = 0.0f;
 #pragma unroll
     for (int step = 0; step < 2; step++) {
-        const int64_t at = (step * 32 + part);
+        const int at = (step * 32 + part);
         if (at >= 37) break;
         const float v0 = t_exp_f32((row0[step] - a0));
         row1[step] = v0;
@@ -40,9 +40,9 @@ kernel void k4d46eea20bbf(
     a1 = t_warp_sum_f32(a1);
 #pragma unroll
     for (int step = 0; step < 2; step++) {
-        const int64_t at = (step * 32 + part);
+        const int at = (step * 32 + part);
         if (at >= 37) break;
-        const int64_t r0 = at;
+        const int r0 = at;
         const float v0 = row1[step] * (1.0f / a1);
         b1[37 * i0 + r0] = v0;
     }

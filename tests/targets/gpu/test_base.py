@@ -36,14 +36,16 @@ def decoded(among: Any) -> list[str]:
     ("read", "expected"),
     [
         ("", []),
-        ("2", ["i2 = at % 7"]),
-        ("1", ["at_rest = at / 7", "i1 = at_rest % 5"]),
-        ("0", ["at_rest = at / 7", "at_rest /= 5", "i0 = at_rest"]),
-        ("02", ["i2 = at % 7", "at_rest = at / 7", "at_rest /= 5", "i0 = at_rest"]),
-        ("012", ["i2 = at % 7", "at_rest = at / 7", "i1 = at_rest % 5", "at_rest /= 5", "i0 = at_rest"]),
+        ("2", ["int i2 = at % 7"]),
+        ("1", ["at_rest = at / 7", "int i1 = at_rest % 5"]),
+        ("0", ["i0 = at / 35"]),
+        ("02", ["i0 = at / 35", "int at_inner = (int)(at - 35 * i0)", "int i2 = at_inner % 7"]),
+        ("012", ["i0 = at / 35", "int at_inner = (int)(at - 35 * i0)", "int i2 = at_inner % 7",
+                 "int at_inner_rest = at_inner / 7", "int i1 = at_inner_rest"]),
     ],
-)
+)  # fmt: skip
 def test_axes_that_nothing_reads_are_not_declared(read: str, expected: list[str]) -> None:
+    """Of a number of 64 bits, axes of known sizes are taken off as a number of 32."""
     lines = decoded([AXES[int(k)] * 2 for k in read])
     assert [line.removeprefix("const ").removeprefix("int64_t ").rstrip(";") for line in lines] == expected
     assert decoded(AXES) == decoded(None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from ...base.features import Feature
-from ...expr import F32, DType, Expr, as_int, walk
+from ...expr import F32, DType, Expr, as_int, product, walk
 from ...expr.affine import divisor_of
 from ...expr.formulas import EXACT, Language
 from ...graph import Graph, Value
@@ -24,10 +24,10 @@ from .cuda.halves import for_halves
 from .cuda.horizontal_fusion import fuse_horizontally, is_still
 from .functions import function_texts, halves_header
 from .grid import ThreadMapping
+from .narrow_indices import INT_INDEX, NarrowIndices
 from .nests import lower_grid
 from .simt import Names, Packet, Statements, constant, decode, encode, register_type
 
-INT_INDEX = 2**29  # elements of a buffer up to which indices are int
 _OVER_WARP = {"add": "sum", "mul": "prod", "or": "any", "and": "all"}
 
 
@@ -75,6 +75,7 @@ class GridPrinter(IndexPrinter):
             if e.op == "axis":
                 self.axis(e)
         self.wide = self._large()
+        self._narrow = NarrowIndices(kernel.expressions() if self.wide else ())
         self._called: dict[str, None] = {}
 
     @property
@@ -94,10 +95,43 @@ class GridPrinter(IndexPrinter):
         """Type of index variables."""
         return "int64_t" if self.wide else "int"
 
+    def index_to(self, bound: Expr | int) -> str:
+        """Type of an index variable that is no larger than a size, or than that and a tile."""
+        known = bound if isinstance(bound, int) else as_int(bound)
+        return "int" if known is not None and known <= INT_INDEX else self.index
+
     @property
     def let(self) -> str:
         """What begins the declaration of an index."""
         return f"const {self.index}"
+
+    def let_to(self, bound: Expr | int) -> str:
+        """What begins the declaration of an index that is no larger than a size, or than that and a tile."""
+        return f"const {self.index_to(bound)}"
+
+    def var_to(self, bound: Expr | int) -> str:
+        """What begins the declaration of an index that changes, no larger than a size, or than that and a tile."""
+        return self.index_to(bound)
+
+    def var_axis(self, axis: Expr) -> str:
+        """What begins the declaration of an axis that a loop counts."""
+        return self.index_of(axis)
+
+    def lets_to(self, values: Sequence[tuple[str, str, Expr | int]]) -> str:
+        """Declarations of several indices: the name, the text and what it is no larger than of each."""
+        kinds = dict.fromkeys(self.let_to(bound) for _, _, bound in values)
+        return "\n    ".join(
+            f"{kind} {', '.join(f'{name} = {text}' for name, text, bound in values if self.let_to(bound) == kind)};"
+            for kind in kinds
+        )
+
+    def index_of(self, axis: Expr) -> str:
+        """Type of a variable that an axis is kept in."""
+        return "int" if axis in self._narrow.axes else self.index
+
+    def let_axis(self, axis: Expr) -> str:
+        """What begins the declaration of an axis."""
+        return f"const {self.index_of(axis)}"
 
     @property
     def var(self) -> str:
@@ -116,6 +150,72 @@ class GridPrinter(IndexPrinter):
         """An index that counts parts of a launch, of which there are fewer than 2^31: it is divided in less time."""
         narrow = f"(int){text}" if text.isidentifier() else f"(int)({text})"
         return narrow if self.wide else text
+
+    def unravel(
+        self, axes: Sequence[Expr], var: str, among: object = None, bound: Expr | int | None = None
+    ) -> list[tuple[str, str, str]]:
+        """Declarations of the axes of loops from one running number: what begins each, its name and its value.
+
+        Of a 64-bit number the last axes are taken off as one 32-bit number, which is divided in less time, where that
+        saves a division.
+
+        Args:
+            var: the number.
+            among: parts of the kernel; axes that no expression in these reads are left out. None: none is.
+            bound: a size that the number is no larger than, where it is not any.
+        """
+        read = tuple(axes) if among is None else self.axes_in(axes, among)
+        axes, cyclic = _from_first(axes, read)
+        wide = self.wide and (bound is None or self.index_to(bound) != "int")
+        plain = self._unravel(axes, var, read, cyclic, self.var if wide or not self.wide else "int")
+        inner = self._inner_axes(axes) if wide else ()
+        divisions = sum(kind == "" or " / " in text or " % " in text for kind, _, text in plain)
+        if not inner or len(inner) == len(axes) or divisions < 2:
+            return plain
+        size, outer = self.points(inner), axes[: -len(inner)]
+        one_outer, one_inner = len(outer) == 1 and not cyclic, len(inner) == 1
+        above = self.axis(outer[0]) if one_outer else f"{var}_outer"
+        below = self.axis(inner[0]) if one_inner else f"{var}_inner"
+        found = [(self.let, above, f"{var} / {size}")]
+        if any(a in read for a in inner):
+            found.append(("const int", below, f"(int)({var} - {size} * {above})"))
+        found += [] if one_outer else self._unravel(outer, above, read, cyclic, self.var)
+        inner, cyclic = _from_first(inner, read)
+        return found + ([] if one_inner else self._unravel(inner, below, read, cyclic, "int"))
+
+    def _inner_axes(self, axes: Sequence[Expr]) -> Sequence[Expr]:
+        """The last axes, as many as a 32-bit number counts the points of."""
+        count = 0
+        while count < len(axes) and axes[-count - 1] in self._narrow.axes:
+            size = as_int(product([a.args[0] for a in axes[-count - 1 :]]))
+            if size is None or not 0 < size <= INT_INDEX:
+                break
+            count += 1
+        return axes[len(axes) - count :]
+
+    def _unravel(
+        self, axes: Sequence[Expr], var: str, read: Sequence[Expr], cyclic: bool, kind: str
+    ) -> list[tuple[str, str, str]]:
+        """Declarations of axes by one division after another; `cyclic` numbers count further axes, and start again."""
+        found: list[tuple[str, str, str]] = []
+        left, rest = var, f"{var}_rest"
+        for k, a in reversed([*enumerate(axes)]):
+            if a in read:
+                found.append((self.let_axis(a), self.axis(a), f"{left} % {self.factor(a)}" if cyclic or k else left))
+            if k:
+                found.append((kind, rest, f"{left} / {self.factor(a)}") if left == var else ("", rest, self.factor(a)))
+                left = rest
+        return found
+
+    def beyond(self, start: str, way: Expr) -> str:
+        """An index some way behind another; where indices have 64 bits, the way is added up in 32 if it fits."""
+        text = self.plus(way)
+        return f"{start} + ({text})" if self.wide and (" + " in text or " - " in text) else self.plus(start, text)
+
+    def wide_index(self, text: str) -> str:
+        """A number that is counted in 32 bits as an operand of index arithmetic."""
+        text = text if text.isidentifier() else f"({text})"
+        return f"(int64_t){text}" if self.wide else text
 
     def floats(self, *names: str) -> str:
         """Declarations of several floats that change, which are 0."""
@@ -282,11 +382,16 @@ class GridPrinter(IndexPrinter):
         return ["#pragma unroll", f"for (int j = 0; j < {whole.size}; j++) {{", *lines, "}"]
 
     def _statements(self, accs: Mapping[str, str] | None, prefix: str, whole: Packet | None) -> Statements:
-        cast = "" if self.wide else "(int64_t)"
-        wide = {a: f"{cast}{t}" for a, t in self._axes.items()}
-        names = Names(self._axes, self.dim_names, accs or {}, self.kernel.buffers, wide)
+        wide = {a: t if self.wide and a not in self._narrow.axes else f"(int64_t){t}" for a, t in self._axes.items()}
+        names = Names(self._axes, self.dim_names, accs or {}, self.kernel.buffers, wide, self._narrow)
         step = "0" if getattr(self.kernel, "steps", None) == 1 else "step"
         return Statements(names, prefix, whole, self.words.library, self._called, step)
+
+
+def _from_first(axes: Sequence[Expr], read: Sequence[Expr]) -> tuple[Sequence[Expr], bool]:
+    """Axes from the first that is read on, and whether there are some before them."""
+    first = next((k for k, a in enumerate(axes) if a in read), len(axes))
+    return axes[first:], first > 0
 
 
 def _elements(b: Buffer) -> int | None:

@@ -9,6 +9,7 @@ from typing import ClassVar
 from ...expr import DType, Expr, as_int, ceil_div, product
 from ...kernels.base import Store
 from ...kernels.heavy import HeavyKernel
+from .contraction_choice import MORE_PIECES
 from .contraction_factor import Factor, Matrices, as_matrices
 from .contraction_tiles import AnyTile, GroupTile, Tf32GroupTile, Tf32Tile
 from .cuda.contraction_images import Images, as_images
@@ -80,6 +81,11 @@ class ContractionKernel(HeavyKernel):
     def steps(self) -> Expr:
         """Tiles along the whole sum."""
         return self.chunks if self.flat else self.chunks * product([x.args[0] for x in self.taps])
+
+    @property
+    def places(self) -> Expr:
+        """Terms of the whole sum, with those that fill its tiles; pieces of sums multiply the number of tiles."""
+        return self.steps * max(self.tile.k, *MORE_PIECES)
 
 
 @dataclass(frozen=True)

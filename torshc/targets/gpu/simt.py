@@ -7,7 +7,7 @@ loads and stores that step by one along the axis and stand at a multiple of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -17,7 +17,7 @@ from ...expr.affine import aligned, split_axis
 from ...expr.formulas_narrow import conversions_of
 from ...expr.scopes import Scope
 from ...kernels.base import Buffer, Store
-from ..index import COMPARE, CTYPES, FORMS, OPERATORS, arithmetic, bare, is_call, literal, plain_index
+from ..index import COMPARE, CTYPES, FORMS, OPERATORS, arithmetic, bare, is_call, literal, plain_index, sum_text
 from ..statements import INDEX, VALUE, Frame, StatementPrinter, Text
 
 START, WIDE = "start", "wide"  # an index of a packet's first element; one that is any number, in 64 bits
@@ -34,6 +34,7 @@ class Names:
         accs: register of each accumulator or row statistic.
         buffers: arguments of the kernel; buffer k is ``b<k>``.
         wide: text of each axis where it is used as a value, in 64 bits.
+        narrow: index arithmetic that is computed in 32 bits where others has 64.
     """
 
     axes: Mapping[Expr, str]
@@ -41,6 +42,7 @@ class Names:
     accs: Mapping[str, str]
     buffers: Sequence[Buffer]
     wide: Mapping[Expr, str]
+    narrow: Container[Expr] = ()
 
 
 def register_type(dtype: DType) -> str:
@@ -174,7 +176,19 @@ class Statements(StatementPrinter):
     def spell_index(self, e: Expr, inner: Sequence[str], variant: str) -> str:
         if variant == WIDE and is_call(e):  # functions of indices are of the type that these have
             return f"t_{e.op}_i64({', '.join(inner)})"
+        if e.op == "add" and variant != WIDE and (text := self._sum_in_parts(e, inner)):
+            return text
         return super().spell_index(e, inner, variant)
+
+    def _sum_in_parts(self, e: Expr, inner: Sequence[str]) -> str:
+        """A sum of indices of 64 bits to which several of 32 are added together; "" where there are not several."""
+        terms = [*zip(e.args, inner, strict=True)]
+        narrow = [(a, x) for a, x in terms if a in self.names.narrow]
+        wide = [(a, x) for a, x in terms if a not in self.names.narrow]
+        if len(narrow) < 2 or not wide:
+            return ""
+        wide_text, narrow_text = (sum_text(*zip(*part, strict=True)) for part in (wide, narrow))
+        return f"({wide_text[1:-1]} + {narrow_text})"
 
     def spell_load(self, e: Expr, variant: str) -> Text:
         return (yield e, VALUE)

@@ -272,6 +272,24 @@ class WgslPrinter(GridPrinter):
     def identity(self, a: Accumulator) -> str:
         return constant(a.start, a.term.dtype, self.needs)
 
+    def _large(self) -> bool:
+        return False  # WGSL counts in 32 bits alone
+
+    def let_to(self, bound: Expr | int) -> str:
+        return self.let
+
+    def let_axis(self, axis: Expr) -> str:
+        return self.let
+
+    def var_to(self, bound: Expr | int) -> str:
+        return self.var
+
+    def var_axis(self, axis: Expr) -> str:
+        return self.var
+
+    def lets_to(self, values: Sequence[tuple[str, str, Expr | int]]) -> str:
+        return self.lets(**{name: text for name, text, _ in values})
+
     def lets(self, **values: str) -> str:
         return "\n".join(f"let {name} = {text};" for name, text in values.items())
 
