@@ -25,6 +25,7 @@ from torshc.targets.cpu.c import CTarget
 
 HOSTILE = ('x"; abort(); //', "a/b", "a.b", "int", "", "\n#error", "device", "x" * 300, "*/ int y; /*")
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+SEVERAL = ("x86-64-v3", "x86-64-v2")
 
 
 def scaled(folder: Path, name: str, factor: int, **options: object) -> Path:
@@ -164,6 +165,20 @@ def test_two_models_in_one_program(tmp_path: Path) -> None:
         compilers.build(command, tmp_path)
         done = subprocess.run([tmp_path / f"main-{host.kind}"], capture_output=True, text=True, check=False)
         assert done.stdout == "8 12 x y n 1\n"
+
+
+def test_models_of_one_prefix_have_equal_functions_behind_it_and_another_identity(tmp_path: Path) -> None:
+    """So that the functions are compiled once, and a program still needs the model that it was compiled for."""
+    sources = []
+    for columns in (2, 3):
+        body = f"g (float[n,{columns}] x) => (float[n,{columns}] y) {{ y = Neg(x) }}"
+        onnx.save(parsed(f'<ir_version: 8, opset_import: ["": 18]> {body}'), tmp_path / "one.onnx")
+        torshc.compile(tmp_path / "one.onnx", tmp_path / f"{columns}", emit="source", prefix="one", isa=SEVERAL)
+        sources.append({p.name: p.read_text() for p in (tmp_path / f"{columns}" / "src").glob("*.c")})
+    first, second = sources
+    assert first["t_named.c"] == second["t_named.c"] and "one_open(" in first["t_named.c"]
+    identities = [re.findall(r"^const char (one_is_\w+) = 0;", "".join(s.values()), re.MULTILINE) for s in sources]
+    assert [len(found) for found in identities] == [1, 1] and identities[0] != identities[1]
 
 
 def test_the_prefix(tmp_path: Path) -> None:

@@ -396,8 +396,11 @@ class ScriptView:
         return [const(0), *(d if set(dims_of(d)) <= bound else const(0) for d in v.shape[1:])]
 
 
-def render_host(program: HostProgram, files: HostFiles, manifest: Manifest | None = None) -> str:
+def render_host(program: HostProgram, files: HostFiles, manifest: Manifest | None = None, identity: str = "") -> str:
     """The source of host.c; it knows the names in the manifest.
+
+    Args:
+        identity: what it defines for programs that were compiled for its inputs and outputs (`Interface.identity`).
 
     Raises:
         InternalError: the program contradicts itself.
@@ -439,6 +442,7 @@ def render_host(program: HostProgram, files: HostFiles, manifest: Manifest | Non
             ],
             text=c_text,
             launchers=files.launchers,
+            identity=identity,
         )
     )
 
@@ -459,13 +463,16 @@ def host_sources(
                 files = script_files(files, form.script.script)
     sources = {name: files.text(name) for name in files.sources}
     headers = {name: files.text(name) for name in files.headers}
-    for version in (program, *others):
-        sources[f"host{version.version}.c"] = render_host(version, files, manifest)
-    versions = environment(files.search).get_template("versions.c.j2")
-    sources[VERSIONS] = versions.render(versions=(program, *others))
+    identity = ""
     if manifest is not None and manifest.prefix:
         own = Interface(manifest.prefix, program, manifest.inputs, manifest.outputs)
         sources[OWN] = own.source(files)
+        identity = own.identity
+    for version in (program, *others):
+        sources[f"host{version.version}.c"] = render_host(version, files, manifest, identity)
+        identity = ""
+    versions = environment(files.search).get_template("versions.c.j2")
+    sources[VERSIONS] = versions.render(versions=(program, *others))
     return sources, headers
 
 
