@@ -182,6 +182,8 @@ def library(command: Sequence[str], source: Path, include: Path, first: str) -> 
     compiler = next((h for h in hosts() if h.cc == command[0]), None)
     command = [*command, "-fPIC", f"-I{include}"]
 
+    if "#define T_FEW_TYPES\n" in source.read_text():
+        command.append("-DT_FEW_TYPES=")  # for the precompiled header; the source defines the same again
     by_content = "-fpch-validate-input-files-content"  # where it is made and where it is read; else by their times
 
     def precompile(place: Path) -> None:

@@ -2,8 +2,6 @@
 #ifndef T_ARITH_H
 #define T_ARITH_H
 
-#include <math.h>
-
 #include "t_shuffle.h"
 
 /* ---- comparisons (every dtype) and logic on masks ----------------------------------- */
@@ -83,13 +81,12 @@ T_EACH_FLOAT(T_DEF_FLOAT)
 /* Reductions over the lanes, in the order of t_vec.h: a step joins the register with itself, turned by half of the lanes
  * that still count, the first ones. Lane by lane both compilers shuffle more, gcc each lane. max and min give NaN if a
  * lane is NaN. */
-#define T_TURNED_(i, s) (((i) + (s)) % TORSHC_LANES)
 #define T_DEF_FOLD(NAME, JOIN, S, T) \
     T_FN T t_##NAME##_##S(S##v v) { \
-        if (TORSHC_LANES > 8) v = t_##JOIN##_##S(v, T_SHUFFLE_(T_TURNED_, v, v, 8)); \
-        if (TORSHC_LANES > 4) v = t_##JOIN##_##S(v, T_SHUFFLE_(T_TURNED_, v, v, 4)); \
-        if (TORSHC_LANES > 2) v = t_##JOIN##_##S(v, T_SHUFFLE_(T_TURNED_, v, v, 2)); \
-        if (TORSHC_LANES > 1) v = t_##JOIN##_##S(v, T_SHUFFLE_(T_TURNED_, v, v, 1)); \
+        if (TORSHC_LANES > 8) v = t_##JOIN##_##S(v, T_SHUFFLE(v, v, T_TURNED8_)); \
+        if (TORSHC_LANES > 4) v = t_##JOIN##_##S(v, T_SHUFFLE(v, v, T_TURNED4_)); \
+        if (TORSHC_LANES > 2) v = t_##JOIN##_##S(v, T_SHUFFLE(v, v, T_TURNED2_)); \
+        if (TORSHC_LANES > 1) v = t_##JOIN##_##S(v, T_SHUFFLE(v, v, T_TURNED1_)); \
         return v[0]; \
     }
 /* Numbers are joined by one instruction; a sum of what is NaN where v is, and 0 elsewhere, goes beside it. */
@@ -108,27 +105,6 @@ T_EACH_FLOAT(T_DEF_REDUCE)
 #undef T_DEF_EXTREME
 #undef T_DEF_FOLD
 
-/* The sums over the lanes of as many registers as a register has lanes, in the same order: lane i is that of x[i]. A step
- * adds the halves of groups of s lanes, those of two registers side by side. */
-#define T_LOW_OF_(i, s) ((i) / (s) * (s) + (i) % ((s) / 2) + ((i) % (s) < (s) / 2 ? 0 : TORSHC_LANES))
-#define T_HIGH_OF_(i, s) (T_LOW_OF_(i, s) + (s) / 2)
-#define T_ADD_HALVES_(x, s) \
-    T_UNROLL for (int i = 0; i < s / 2; i++) \
-        x[i] = T_SHUFFLE_(T_LOW_OF_, x[i], x[i + s / 2], s) + T_SHUFFLE_(T_HIGH_OF_, x[i], x[i + s / 2], s)
-T_FN f32v t_hsums_f32(f32v x[TORSHC_LANES]) {
-#if TORSHC_LANES > 8
-    T_ADD_HALVES_(x, 16);
-#endif
-#if TORSHC_LANES > 4
-    T_ADD_HALVES_(x, 8);
-#endif
-#if TORSHC_LANES > 2
-    T_ADD_HALVES_(x, 4);
-    T_ADD_HALVES_(x, 2);
-#endif
-    return x[0];
-}
-
 #ifdef __has_builtin
 #if __has_builtin(__builtin_elementwise_sqrt) /* clang 17 and later */
 #define T_WHOLE_SQRT
@@ -139,7 +115,9 @@ T_FN f32v t_sqrt_f32(f32v x) { return __builtin_elementwise_sqrt(x); }
 T_FN f64v t_sqrt_f64(f64v x) { return __builtin_elementwise_sqrt(x); }
 #else
 T_LANEWISE1(t_sqrt_f32, f32, __builtin_sqrtf)
+#ifndef T_FEW_TYPES
 T_LANEWISE1(t_sqrt_f64, f64, __builtin_sqrt)
+#endif
 #endif
 /* x * 2^k, rounded once, for whole k of -252 to 254. */
 #if TORSHC_LANES == 16 && defined(__AVX512F__)
@@ -151,7 +129,9 @@ T_FN f32v t_scale_f32(f32v x, f32v k) {
 }
 #endif
 T_FN f32v t_rsqrt_f32(f32v x) { return 1.0f / t_sqrt_f32(x); }
+#ifndef T_FEW_TYPES
 T_FN f64v t_rsqrt_f64(f64v x) { return 1.0 / t_sqrt_f64(x); }
+#endif
 
 /* ---- rounding ------------------------------------------------------------------------- */
 
@@ -181,10 +161,14 @@ T_FN f64v t_rsqrt_f64(f64v x) { return 1.0 / t_sqrt_f64(x); }
     T_FN S##v t_trunc_##S(S##v x) { return t_copysign_##S(t_floor_##S(t_abs_##S(x)), x); }
 #endif
 T_DEF_ROUND(f32, float, i32, 0x1p23f)
+#ifndef T_FEW_TYPES
 T_DEF_ROUND(f64, double, i64, 0x1p52)
+#endif
 #undef T_DEF_ROUND
 
-/* ---- remainders ----------------------------------------------------------------------- */
+/* ---- remainders, for which those of f32 compute in f64 ---------------------------------- */
+
+#ifndef T_FEW_TYPES
 
 T_LANEWISE2(t_far_fmod_f32_, f32, __builtin_fmodf)
 /* In doubles, where a quotient of less than 2^29 has an exact whole part, as its fraction is 2^-24 or more below the next
@@ -223,6 +207,7 @@ T_LANEWISE2(t_fmod_f64, f64, __builtin_fmod)
     }
 T_EACH_FLOAT(T_DEF_PYTHON)
 #undef T_DEF_PYTHON
+#endif
 
 /* ---- functions that reduce their argument, beyond where they can ------------------------ */
 

@@ -10,41 +10,49 @@
 
 #include "t_vec.h"
 
-/* X(from, to) for every pair of integers. */
-#define T_CAST_INT_TO(F, X) X(F, i8) X(F, u8) X(F, i16) X(F, u16) X(F, i32) X(F, u32) X(F, i64) X(F, u64)
+/* X(from, to) for integers; narrow ones go to floats through i32, as gcc has no direct vector conversion. */
 #define T_DEF_CAST(F, S) T_FN S##v t_cast_##F##_##S(F##v v) { return T_CONV(v, S); }
+#define T_DEF_NARROW(F) T_FN f32v t_cast_##F##_f32(F##v v) { return T_CONV(T_CONV(v, i32), f32); }
+#ifdef T_FEW_TYPES
+#define T_CAST_INT_TO(F, X) X(F, i8) X(F, u8) X(F, i32) X(F, i64)
+#else
+#define T_CAST_INT_TO(F, X) X(F, i8) X(F, u8) X(F, i16) X(F, u16) X(F, i32) X(F, u32) X(F, i64) X(F, u64)
+#endif
 T_CAST_INT_TO(i8, T_DEF_CAST)
 T_CAST_INT_TO(u8, T_DEF_CAST)
-T_CAST_INT_TO(i16, T_DEF_CAST)
-T_CAST_INT_TO(u16, T_DEF_CAST)
 T_CAST_INT_TO(i32, T_DEF_CAST)
-T_CAST_INT_TO(u32, T_DEF_CAST)
 T_CAST_INT_TO(i64, T_DEF_CAST)
-T_CAST_INT_TO(u64, T_DEF_CAST)
-T_DEF_CAST(f32, f32)
-T_DEF_CAST(f32, f64)
-T_DEF_CAST(f64, f32)
-T_DEF_CAST(f64, f64)
-T_DEF_CAST(i32, f32)
-T_DEF_CAST(i32, f64)
-T_DEF_CAST(u32, f32)
-T_DEF_CAST(u32, f64)
-T_DEF_CAST(i64, f32)
-T_DEF_CAST(i64, f64)
-T_DEF_CAST(u64, f32)
-T_DEF_CAST(u64, f64)
-#undef T_DEF_CAST
-#undef T_CAST_INT_TO
-
-/* Narrow integers go through i32: gcc has no direct vector conversion. */
-#define T_DEF_NARROW(F) \
-    T_FN f32v t_cast_##F##_f32(F##v v) { return T_CONV(T_CONV(v, i32), f32); } \
-    T_FN f64v t_cast_##F##_f64(F##v v) { return T_CONV(T_CONV(v, i32), f64); }
 T_DEF_NARROW(i8)
 T_DEF_NARROW(u8)
+T_DEF_CAST(i32, f32)
+T_DEF_CAST(i64, f32)
+T_DEF_CAST(f32, f32)
+#ifndef T_FEW_TYPES
+T_CAST_INT_TO(i16, T_DEF_CAST)
+T_CAST_INT_TO(u16, T_DEF_CAST)
+T_CAST_INT_TO(u32, T_DEF_CAST)
+T_CAST_INT_TO(u64, T_DEF_CAST)
 T_DEF_NARROW(i16)
 T_DEF_NARROW(u16)
+T_DEF_CAST(u32, f32)
+T_DEF_CAST(u64, f32)
+T_DEF_CAST(f64, f32)
+#define T_DEF_NARROW_WIDE(F) T_FN f64v t_cast_##F##_f64(F##v v) { return T_CONV(T_CONV(v, i32), f64); }
+T_DEF_NARROW_WIDE(i8)
+T_DEF_NARROW_WIDE(u8)
+T_DEF_NARROW_WIDE(i16)
+T_DEF_NARROW_WIDE(u16)
+T_DEF_CAST(i32, f64)
+T_DEF_CAST(u32, f64)
+T_DEF_CAST(i64, f64)
+T_DEF_CAST(u64, f64)
+T_DEF_CAST(f32, f64)
+T_DEF_CAST(f64, f64)
+#undef T_DEF_NARROW_WIDE
+#endif
+#undef T_DEF_CAST
 #undef T_DEF_NARROW
+#undef T_CAST_INT_TO
 
 /* Clamps to [low, high] and turns NaN into 0, so that the conversion is defined; a low of 0 does both at once. */
 #define T_DEF_CLAMP(F, T, M) \
@@ -71,15 +79,17 @@ T_EACH_FLOAT(T_DEF_CLAMP)
 #define T_DEF_TRUNC_SMALL(F, T, M) \
     T_DEF_TRUNC(F, i8, -128, 127) T_DEF_TRUNC(F, u8, 0, 255) \
     T_DEF_TRUNC(F, i16, -32768, 32767) T_DEF_TRUNC(F, u16, 0, 65535)
+T_DEF_TRUNC_WIDE(f32, i32, -0x1p31f, 0x1.fffffep30f, INT32_MAX)
+T_DEF_TRUNC_WIDE(f32, i64, -0x1p63f, 0x1.fffffep62f, INT64_MAX)
+#ifndef T_FEW_TYPES
 T_EACH_FLOAT(T_DEF_TRUNC_SMALL)
+T_DEF_TRUNC_WIDE(f32, u32, 0, 0x1.fffffep31f, UINT32_MAX)
+T_DEF_TRUNC_WIDE(f32, u64, 0, 0x1.fffffep63f, UINT64_MAX)
 T_DEF_TRUNC(f64, i32, -0x1p31, 0x1.fffffffcp30)
 T_DEF_TRUNC_WIDE(f64, u32, 0, 0x1.fffffffep31, UINT32_MAX)
 T_DEF_TRUNC_WIDE(f64, i64, -0x1p63, 0x1.fffffffffffffp62, INT64_MAX)
 T_DEF_TRUNC_WIDE(f64, u64, 0, 0x1.fffffffffffffp63, UINT64_MAX)
-T_DEF_TRUNC_WIDE(f32, i32, -0x1p31f, 0x1.fffffep30f, INT32_MAX)
-T_DEF_TRUNC_WIDE(f32, u32, 0, 0x1.fffffep31f, UINT32_MAX)
-T_DEF_TRUNC_WIDE(f32, i64, -0x1p63f, 0x1.fffffep62f, INT64_MAX)
-T_DEF_TRUNC_WIDE(f32, u64, 0, 0x1.fffffep63f, UINT64_MAX)
+#endif
 #undef T_DEF_TRUNC
 #undef T_DEF_TRUNC_WIDE
 #undef T_DEF_TRUNC_SMALL

@@ -9,12 +9,17 @@
 #include "t_arith.h"
 
 /* X(dtype, scalar, mask dtype, unsigned dtype, unsigned scalar) */
+#ifdef T_FEW_TYPES
+#define T_EACH_SIGNED_PAIR(X) X(i32, int32_t, i32, u32, uint32_t) X(i64, int64_t, i64, u64, uint64_t)
+#define T_EACH_UNSIGNED_PAIR(X)
+#else
 #define T_EACH_SIGNED_PAIR(X) \
     X(i8, int8_t, i8, u8, uint8_t) X(i16, int16_t, i16, u16, uint16_t) \
     X(i32, int32_t, i32, u32, uint32_t) X(i64, int64_t, i64, u64, uint64_t)
 #define T_EACH_UNSIGNED_PAIR(X) \
     X(u8, uint8_t, i8, u8, uint8_t) X(u16, uint16_t, i16, u16, uint16_t) \
     X(u32, uint32_t, i32, u32, uint32_t) X(u64, uint64_t, i64, u64, uint64_t)
+#endif
 
 #define T_DEF_INT(S, T, M, U, UT) \
     T_FN S##v t_add_##S(S##v a, S##v b) { return (S##v)((U##v)a + (U##v)b); } \
@@ -67,22 +72,28 @@ T_EACH_UNSIGNED_PAIR(T_DEF_INT)
         return T_CONV(T_CONV(q, INT), S); \
     } \
     T_FN S##v t_remainder_##S##_(S##v a, S##v b) { return t_sub_##S(a, t_mul_##S(t_quotient_##S##_(a, b), b)); }
+T_DEF_FLOATED(i32, i32, f64)
+#ifndef T_FEW_TYPES
 T_DEF_FLOATED(i8, i32, f32)
 T_DEF_FLOATED(u8, i32, f32)
 T_DEF_FLOATED(i16, i32, f32)
 T_DEF_FLOATED(u16, i32, f32)
-T_DEF_FLOATED(i32, i32, f64)
 T_DEF_FLOATED(u32, u32, f64)
+#endif
 #undef T_DEF_FLOATED
 #else
+T_DEF_QUOTIENT(i32)
+#ifndef T_FEW_TYPES
 T_DEF_QUOTIENT(i8)
 T_DEF_QUOTIENT(u8)
 T_DEF_QUOTIENT(i16)
 T_DEF_QUOTIENT(u16)
-T_DEF_QUOTIENT(i32)
 T_DEF_QUOTIENT(u32)
 #endif
+#endif
+#ifndef T_FEW_TYPES
 T_DEF_QUOTIENT(u64)
+#endif
 #if TORSHC_LANES > 1 && defined(__AVX512DQ__) && defined(__clang__) /* gcc 12 makes slower code of it */
 /* No instruction divides integers, but some convert those of 64 bits to doubles and back.  From -2^51 to 2^51 that is
  * exact, and so is the whole part of the quotient: a fraction is 1/b or more below the next whole number, and doubles

@@ -49,10 +49,12 @@ T_FN i32v t_steps_bool(int64_t d, int32_t step) {
 #else
 #define T_DEF_LOADM4 T_DEF_LOADM
 #endif
-T_DEF_LOADM4(f32, f32, float) T_DEF_LOADM4(i32, i32, int32_t) T_DEF_LOADM4(u32, u32, uint32_t)
-T_DEF_LOADM(f64, f64, double) T_DEF_LOADM(i64, i64, int64_t) T_DEF_LOADM(u64, u64, uint64_t)
-T_DEF_LOADM(i8, i8, int8_t) T_DEF_LOADM(u8, u8, uint8_t) T_DEF_LOADM(i16, i16, int16_t) T_DEF_LOADM(u16, u16, uint16_t)
-T_DEF_LOADM(bool, i32, uint8_t)
+T_DEF_LOADM4(f32, f32, float) T_DEF_LOADM4(i32, i32, int32_t) T_DEF_LOADM(i64, i64, int64_t)
+T_DEF_LOADM(i8, i8, int8_t) T_DEF_LOADM(u8, u8, uint8_t) T_DEF_LOADM(bool, i32, uint8_t)
+#ifndef T_FEW_TYPES
+T_DEF_LOADM(i16, i16, int16_t) T_DEF_LOADM(u16, u16, uint16_t)
+T_DEF_LOADM4(u32, u32, uint32_t) T_DEF_LOADM(u64, u64, uint64_t) T_DEF_LOADM(f64, f64, double)
+#endif
 #undef T_DEF_LOADM4
 
 #define T_DEF_MASKED(N, S, T) \
@@ -62,7 +64,7 @@ T_DEF_LOADM(bool, i32, uint8_t)
         return t_load_##N(r); \
     }
 #define T_DEF_MASKED_PLAIN(S, T, M) T_DEF_MASKED(S, S, T)
-T_EACH(T_DEF_MASKED_PLAIN)
+T_EACH_STORED(T_DEF_MASKED_PLAIN)
 T_DEF_MASKED(bool, i32, uint8_t)
 #undef T_DEF_MASKED_PLAIN
 

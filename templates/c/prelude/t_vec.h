@@ -50,10 +50,21 @@ T_DEF_TYPE(i64, int64_t)
 T_DEF_TYPE(u64, uint64_t)
 #undef T_DEF_TYPE
 
-/* X(dtype, scalar type, dtype of the comparison mask of equal width) */
+/* X(dtype, scalar type, dtype of the comparison mask of equal width) for the types that a kernel computes with.  One that
+ * defines T_FEW_TYPES has f32, i32, i64 and truth values alone, and bytes in memory: a compiler takes longer to read the
+ * functions of all types than to compile most kernels. */
+#define T_EACH_BYTE(X) X(i8, int8_t, i8) X(u8, uint8_t, i8)
+#ifdef T_FEW_TYPES
+#define T_EACH_FLOAT(X) X(f32, float, i32)
+#define T_EACH_SIGNED(X) X(i32, int32_t, i32) X(i64, int64_t, i64)
+#define T_EACH_UNSIGNED(X)
+#define T_EACH_STORED(X) T_EACH(X) T_EACH_BYTE(X)
+#else
 #define T_EACH_FLOAT(X) X(f32, float, i32) X(f64, double, i64)
 #define T_EACH_SIGNED(X) X(i8, int8_t, i8) X(i16, int16_t, i16) X(i32, int32_t, i32) X(i64, int64_t, i64)
 #define T_EACH_UNSIGNED(X) X(u8, uint8_t, i8) X(u16, uint16_t, i16) X(u32, uint32_t, i32) X(u64, uint64_t, i64)
+#define T_EACH_STORED(X) T_EACH(X)
+#endif
 #define T_EACH_INT(X) T_EACH_SIGNED(X) T_EACH_UNSIGNED(X)
 #define T_EACH(X) T_EACH_FLOAT(X) T_EACH_INT(X)
 
@@ -98,7 +109,7 @@ T_COLD_FN void t_copyn_(unsigned char *to, const unsigned char *from, int64_t n,
 #define T_DEF_WHOLE(S, T, M) \
     T_FN S##v t_load_##S(const void *p) { S##v r; __builtin_memcpy(&r, p, sizeof r); return r; } \
     T_FN void t_store_##S(void *p, S##v v) { __builtin_memcpy(p, &v, sizeof v); }
-T_EACH(T_DEF_WHOLE)
+T_EACH_STORED(T_DEF_WHOLE)
 #undef T_DEF_WHOLE
 
 #define T_DEF_COPIED(S, T, M) \
@@ -149,9 +160,12 @@ T_FN void t_maskstore_(void *p, f32v v, i32v m) { __builtin_ia32_maskstoreps256(
 #else
 #define T_DEF_SOME T_DEF_COPIED
 #endif
-T_DEF_SOME(f32, float, i32) T_DEF_SOME(i32, int32_t, i32) T_DEF_SOME(u32, uint32_t, i32)
-T_DEF_COPIED(f64, double, i64) T_DEF_COPIED(i64, int64_t, i64) T_DEF_COPIED(u64, uint64_t, i64)
-T_DEF_COPIED(i8, int8_t, i8) T_DEF_COPIED(u8, uint8_t, i8) T_DEF_COPIED(i16, int16_t, i16) T_DEF_COPIED(u16, uint16_t, i16)
+T_DEF_SOME(f32, float, i32) T_DEF_SOME(i32, int32_t, i32) T_DEF_COPIED(i64, int64_t, i64)
+T_EACH_BYTE(T_DEF_COPIED)
+#ifndef T_FEW_TYPES
+T_DEF_COPIED(i16, int16_t, i16) T_DEF_COPIED(u16, uint16_t, i16)
+T_DEF_SOME(u32, uint32_t, i32) T_DEF_COPIED(u64, uint64_t, i64) T_DEF_COPIED(f64, double, i64)
+#endif
 #undef T_DEF_SOME
 #undef T_DEF_COPIED
 
@@ -180,7 +194,7 @@ T_DEF_COPIED(i8, int8_t, i8) T_DEF_COPIED(u8, uint8_t, i8) T_DEF_COPIED(i16, int
     T_FN void t_scattern_##S(void *base, i64v at, S##v v, int64_t n) { \
         for (int i = 0; i < TORSHC_LANES && i < n; i++) ((T *)base)[at[i]] = v[i]; \
     }
-T_EACH(T_DEF_MEMORY)
+T_EACH_STORED(T_DEF_MEMORY)
 #undef T_DEF_MEMORY
 
 /* Types of storage are another type in registers; t_decode_ and t_encode_ join them, and kernels hold those that they use. */

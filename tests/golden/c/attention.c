@@ -4,6 +4,7 @@
  * no sum across lanes, k is read where it is, and only q, once, is transposed.  Task: a block of panels. */
 #define T_MR 6
 #define T_NV 4
+#define T_FEW_TYPES
 #include "t_tile.h"
 
 #define T_WIDE 8 /* vectors of columns of values that are summed at a time */
@@ -332,7 +333,7 @@ static void run(const struct call *c, struct workspace *w, const float *q, const
 }
 
 /* ---- tasks ---- */
-void kb5e5b5d332f5(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void ke0910642a8a5(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t queries = 9, panels = (queries + T_NR - 1) / T_NR;

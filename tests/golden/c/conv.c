@@ -7,6 +7,7 @@
 #define T_NV 3
 #define T_FEWEST 7
 #define T_MOST 7
+#define T_FEW_TYPES
 #include "t_tile.h"
 
 #include <string.h>
@@ -131,7 +132,7 @@ static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1
     }
 }
 
-void kb052a2b06f25(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k22dc78a721fd(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 1, n_blocks = 1;

@@ -3,6 +3,7 @@
  * pointer.  Weights: [panel of T_NR channels][IC][KH][KW][T_NR].  Task: a block of output rows of an image. */
 #define T_MR 8
 #define T_NV 3
+#define T_FEW_TYPES
 #include "t_tile.h"
 
 #include <string.h>
@@ -96,7 +97,7 @@ static void line(const struct call *c, const float *planes, int64_t m, int64_t p
 }
 
 /* ---- tasks ---- */
-void k8ef19e8ce58d(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k691284a9034b(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 2;

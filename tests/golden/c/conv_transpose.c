@@ -6,6 +6,7 @@
  * Task: a block of pixels of a phase by a block of panels. */
 #define T_MR 8
 #define T_NV 1
+#define T_FEW_TYPES
 #include "t_tile.h"
 
 #include <string.h>
@@ -145,7 +146,7 @@ static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1
     }
 }
 
-void k0f8f2ce07499(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k8837236f7afc(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 1, n_blocks = 1;

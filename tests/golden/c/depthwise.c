@@ -4,6 +4,7 @@
  * Weights: [vector of channels][KH][KW][lanes].  Task: (image, block of channels, block of rows). */
 #define T_MR 1
 #define T_NV 1
+#define T_FEW_TYPES
 #include "t_tile.h"
 
 /* The arguments of the kernel, and where a task is. */
@@ -107,7 +108,7 @@ static void line(const struct call *c, struct row s, int64_t v0, int64_t v1) {
 }
 
 /* ---- tasks ---- */
-void k971205f68a03(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kfd0bff40934c(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 1, c_blocks = 1;

@@ -4,6 +4,7 @@
 #define T_NV 3
 #define T_FEWEST 1
 #define T_MOST 8
+#define T_FEW_TYPES
 #include "t_tile.h"
 
 /* The arguments of the kernel, and where a task is. */
@@ -76,7 +77,7 @@ static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, const
 }
 
 /* ---- tasks ---- */
-void ke0ffafd4cb82(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k514ff6321b4c(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 7) / 8), t_imax(1, ((c->s0 + 48) / 96))), n_blocks = 1;
     (void)scratch;

@@ -52,6 +52,7 @@ void kc1783094459c(void *const *buf, const int64_t *dim, void *scratch, int64_t 
 }
 
 /* Panels [ceil(N / NR)][K][NR] of a matrix known only at run time, zero padded.  Task: a panel. */
+#define T_FEW_TYPES
 #include "t_kernel.h"
 
 /* The arguments of the kernel, and where a task is. */
@@ -77,7 +78,7 @@ static void column(const struct call *c, const float *b, float *out, int64_t cou
     for (int64_t j = 0; j < 16; j++) out[i * NR + j] = j < count ? b[i * STEP_K + j * STEP_N] : 0;
 }
 
-void keedfad218776(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k9a4387659963(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     (void)scratch;

@@ -1,3 +1,4 @@
+#define T_FEW_TYPES
 #include "t_kernel.h"
 
 T_FN f32v t_exp_low_f32(f32v x) {
@@ -16,7 +17,7 @@ T_FN f32v t_sigmoid_f32(f32v x) {
     return t_blend_f32_(v1, v0, t_splat_f32(1.0f)) / (v0 + 1.0f);
 }
 
-void k68a20b019aef(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k799cab32a2bf(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     const float *b1 = buf[1];

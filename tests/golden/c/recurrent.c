@@ -5,6 +5,7 @@
 #define T_NV 4
 #define T_FEWEST 2
 #define T_MOST 2
+#define T_FEW_TYPES
 #include "t_tile.h"
 
 T_FN f32v t_exp_low_f32(f32v x) {
@@ -126,7 +127,7 @@ static void begin_run(const struct call *c, struct run *w) {
     }
 }
 
-void k26af1a2cd02b(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k933ffd8137f7(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t blocks = (BATCH + ROWS - 1) / ROWS;

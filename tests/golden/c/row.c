@@ -1,3 +1,4 @@
+#define T_FEW_TYPES
 #include "t_kernel.h"
 
 T_FN f32v t_exp_low_f32(f32v x) {
@@ -10,7 +11,7 @@ T_FN f32v t_exp_low_f32(f32v x) {
     return t_scale_f32(v5, v2);
 }
 
-void kd6632d875385(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kac2672236122(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];

@@ -1,6 +1,8 @@
+#define T_FEW_TYPES
 #include "t_kernel.h"
+#include "t_sums.h"
 
-void k1987029b04fc(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k889ae703235b(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];

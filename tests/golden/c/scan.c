@@ -1,3 +1,4 @@
+#define T_FEW_TYPES
 #include "t_kernel.h"
 
 #include "t_scan.h"
@@ -11,7 +12,7 @@ T_FN f32v within(f32v v) {
     return v;
 }
 
-void k71383749fa9e(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k081017c3f507(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];

@@ -1,6 +1,7 @@
+#define T_FEW_TYPES
 #include "t_kernel.h"
 
-void k52a96516fcab(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k85d2bd253003(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const int64_t *b0 = buf[0];
     const float *b1 = buf[1];

@@ -1,7 +1,8 @@
+#define T_FEW_TYPES
 #include "t_kernel.h"
 #include "t_transpose.h"
 
-void kaec9c7c1d269(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k90cbf4b92495(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];

@@ -5,6 +5,7 @@
  * not finite, or so large that a transform might overflow.  Task: a block of tiles by a block of channels. */
 #define T_MR 8
 #define T_NV 2
+#define T_FEW_TYPES
 #include "t_tile.h"
 
 /* The arguments of the kernel, and where a task is. */
@@ -188,7 +189,7 @@ static void products(const float *v, const float *weights, float *out, int64_t t
     }
 }
 
-void k2d1fa0d1a30e(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k166a7efd7a73(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const float *x = (const float *)buf[0];

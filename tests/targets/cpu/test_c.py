@@ -46,6 +46,24 @@ def test_a_row_asks_for_its_results_and_for_the_next_row(lanes: int, compiler: s
 
 
 @pytest.mark.parametrize(
+    ("name", "dtype", "few"),
+    [
+        ("Exp", "f32", True), ("Sin", "f32", False), ("Mod", "f32", False), ("Mod", "i64", True), ("Mul", "i32", True),
+        ("Mul", "f64", False), ("Mul", "f16", False), ("Mul", "u8", False),
+    ],
+)  # fmt: skip
+def test_kernels_of_few_types_leave_out_the_functions_of_others(name: str, dtype: str, few: bool) -> None:
+    m = Maker()
+    x = m.input(9, 5, dtype=DTYPES[dtype])
+    operands = [x] if name in ("Exp", "Sin") else [x, m.input(5, dtype=DTYPES[dtype])]
+    options = {"fmod": 1} if (name, dtype) == ("Mod", "f32") else {}
+    program = Program(
+        m.output(m.add(name, *operands, **options)), machine=Machine(lanes=4, compiler=kind_of(compilers()[0]))
+    )
+    assert ("#define T_FEW_TYPES\n" in program.launches[0].source) == few
+
+
+@pytest.mark.parametrize(
     ("row", "stages", "asks"), [(256, 2, True), (256, 1, False), (1 << 16, 2, False), ("n", 2, False)]
 )
 def test_rows_that_would_gain_nothing_ask_for_nothing(row: int | str, stages: int, asks: bool) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from torshc.base.resources import templates
-from torshc.expr import F8E5M2, F32, F64, I4, acc, call
+from torshc.expr import F8E5M2, F32, F64, I4, U32, acc, call
 from torshc.expr.formulas import PRINTED
-from torshc.targets.cpu.vector_functions import function_text, functions_of, texts_of
+from torshc.targets.cpu.c import FEW_TYPES
+from torshc.targets.cpu.vector_functions import function_text, functions_of, library, texts_of, types_of
+
+from ...support.run_kernel import compile_source, compilers
 
 X = acc("x", F32)
 
@@ -32,6 +35,22 @@ def test_conversions_come_with_what_reads_and_writes_elements() -> None:
     text = texts_of(["encode_i4"], 8, [F8E5M2], [I4])
     assert text.count("T_FN ") == 2 and text.endswith("T_DEF_READS(f8e5m2, f32, u8, uint8_t)\nT_DEF_STORES(i4, i8, u8)")
     assert "#ifdef" in function_text("encode_f16", 8) and "#ifdef" not in function_text("encode_bf16", 8)
+
+
+@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize("lanes", [16, 8, 4, 1])
+def test_functions_of_few_types_need_the_prelude_of_few_types(lanes: int, compiler: str) -> None:
+    calls = [call(n.removesuffix("_f32"), X) for n in sorted(PRINTED) if n.endswith("_f32") and n != "pow_f32"]
+    names = functions_of(c for c in calls if types_of(functions_of([c]), lanes) <= {*FEW_TYPES, U32})
+    assert {"exp_f32", "erf_f32", "log1p_f32"} <= {*names} and "sin_f32" not in names
+    callers = "".join(f"f32v call_{n}(f32v x) {{ return t_{n}(x); }}\n" for n in names)
+    text = f'#define T_FEW_TYPES\n#include "t_kernel.h"\n{texts_of(names, lanes)}\n{callers}'
+    compile_source(text, lanes, compiler, ("-Wno-psabi",))
+
+
+def test_the_c_library_is_included_where_a_function_calls_it() -> None:
+    assert [texts_of([n], 8).count("#include <math.h>") for n in ("exp_f64", "sin_f64", "sin_f32")] == [0, 1, 1]
+    assert library(8).count("#include") == 1
 
 
 @pytest.mark.parametrize("name", sorted(PRINTED))

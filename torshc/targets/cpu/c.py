@@ -11,7 +11,9 @@ from ...base.features import Feature, Features
 from ...expr import (
     BOOL,
     F32,
+    I32,
     I64,
+    U32,
     DType,
     Expr,
     acc,
@@ -36,11 +38,12 @@ from ..statements import INDEX, VALUE
 from .base import CpuTarget
 from .bf16 import missing_features
 from .vector import Block, Names, vector_type
-from .vector_functions import functions_of, memory_of, texts_of
+from .vector_functions import functions_of, memory_of, texts_of, types_of
 
 LINE = 64  # bytes that memory brings at once
 NEAR_ROW = 16384  # elements up to which a row and the next are in a near cache together
 
+FEW_TYPES = frozenset({BOOL, F32, I32, I64})
 ROW_BESIDE = 256  # elements up to which sixteen rows stay in the nearest cache
 
 _HORIZONTAL = {"add": "hsum", "mul": "hprod", "max": "hmax", "min": "hmin", "or": "hany", "and": "hall"}
@@ -85,6 +88,22 @@ class Printer(IndexPrinter):
         read = dict.fromkeys(b.dtype for k, b in stored if k in loaded or not b.written)
         written = dict.fromkeys(b.dtype for _, b in stored if b.written)
         return texts_of(functions_of(exprs, self.low), self.lanes, read, written)
+
+    @property
+    def has_few_types(self) -> bool:
+        """Whether f32, i32, i64 and truth values are all that the kernel computes with.
+
+        Compilers then read a shorter prelude (`T_FEW_TYPES` of t_vec.h). Functions may take numbers apart as u32.
+        """
+        exprs = self.kernel.expressions()
+        nodes = set(walk(*exprs))
+        types = {b.dtype for b in self.kernel.buffers} | {e.dtype for e in nodes}
+        remainders = any(e.dtype is F32 and e.op in ("mod", "fmod", "floordiv") for e in nodes)  # which use f64
+        return (
+            types <= FEW_TYPES
+            and not remainders
+            and types_of(functions_of(exprs, self.low), self.lanes) <= {*FEW_TYPES, U32}
+        )
 
     def memory(self, dtype: DType) -> str:
         """The name of the type that elements are in memory."""

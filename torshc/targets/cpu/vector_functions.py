@@ -41,8 +41,31 @@ def texts_of(names: Iterable[str], lanes: int, read: Collection[DType] = (), wri
     access = [f"decode_{t.name}" for t in read] + [f"encode_{t.name}" for t in written]
     reads = [f"T_DEF_READS({t.name}, {t.compute}, {memory_of(t)}, {CTYPES[t.name]})" for t in read]
     stores = [f"T_DEF_STORES({t.name}, {t.compute}, {memory_of(t)})" for t in written]
-    functions = [function_text(name, lanes) for name in dict.fromkeys([*access, *names])]
-    return "\n\n".join(filter(None, [*functions, "\n".join(reads + stores)]))
+    called = list(dict.fromkeys([*access, *names]))
+    header = "#include <math.h>" if any(_calls_library(name, lanes) for name in called) else ""
+    functions = [function_text(name, lanes) for name in called]
+    return "\n\n".join(filter(None, [header, *functions, "\n".join(reads + stores)]))
+
+
+def _calls_library(name: str, lanes: int) -> bool:
+    """Whether a function is the C library's, or leaves numbers far from 0 to that."""
+    return _has_reach(name) or find_formula(name, _language(lanes)) is None
+
+
+def _has_reach(name: str) -> bool:
+    """Whether a formula is right up to some number alone."""
+    op, _, dtype = name.rpartition("_")
+    return name in ELEMENTARY and dtype == "f32" and FUNCTIONS[op].reach < math.inf
+
+
+def types_of(names: Iterable[str], lanes: int) -> frozenset[DType]:
+    """The types that functions compute with in vectors of some lanes."""
+    formulas = [find_formula(name, _language(lanes)) for name in names]
+    return frozenset(e.dtype for formula in formulas if formula is not None for e in walk(formula))
+
+
+def _language(lanes: int) -> Language:
+    return WIDEST if lanes == 16 else EXACT
 
 
 def memory_of(dtype: DType) -> str:
@@ -54,12 +77,12 @@ def memory_of(dtype: DType) -> str:
 def function_text(name: str, lanes: int) -> str:
     """A function of vectors of some lanes: a formula, or the C library's, lane by lane."""
     op, _, dtype = name.rpartition("_")
-    formula = find_formula(name, WIDEST if lanes == 16 else EXACT)
+    formula = find_formula(name, _language(lanes))
     if formula is None:
         return f"T_LANEWISE{len(arguments_of(FUNCTIONS[op]))}(t_{name}, {dtype}, {op})"
     operands = operands_of(formula)
     block = FormulaBlock(formula, operands)
-    if name in ELEMENTARY and FUNCTIONS[op].reach < math.inf and dtype == "f32":
+    if _has_reach(name):
         far = f"t_is_beyond_(x, {literal(FUNCTIONS[op].reach, F32)})"
         block.lines.append(f"if (__builtin_expect({far}, 0)) return t_by_lanes_(x, {op}f);")
     block.expect(formula)
