@@ -44,7 +44,7 @@ T_FN void t_bf16_ahead(struct t_bf16_panels b) {
 }
 
 #ifdef __AMX_BF16__
-#include <immintrin.h>
+#include "t_amx.h"
 
 /* Tiles 0 to 3 are sums, two by two; 4 and 5 of the left factor, 6 and 7 of the right one. */
 T_FN void t_bf16_open(void) {
@@ -57,38 +57,38 @@ T_FN void t_bf16_open(void) {
         tiles.bytes[i] = i / 2 == 2 ? 4 * T_STEP_WORDS : 64;
         tiles.rows[i] = i / 2 == 3 ? T_STEP_WORDS : 16;
     }
-    _tile_loadconfig(&tiles);
+    T_AMX_CONFIGURE(&tiles);
 }
 
 /* A tile that is left in use makes every switch of threads slower. */
-T_FN void t_bf16_close(void) { _tile_release(); }
+T_FN void t_bf16_close(void) { T_AMX_RELEASE(); }
 
 /* sums[T_NR] rows of `down` x `across` tiles: sums of `steps` times 32 terms for each tap. */
 T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16_rows a, struct t_bf16_panels b,
                       float *sums) {
     const int row = T_NR * (int)sizeof(float);
-    _tile_zero(0);
-    if (across > 1) _tile_zero(1);
-    if (down > 1) _tile_zero(2);
-    if (down > 1 && across > 1) _tile_zero(3);
+    T_AMX_ZERO(0);
+    if (across > 1) T_AMX_ZERO(1);
+    if (down > 1) T_AMX_ZERO(2);
+    if (down > 1 && across > 1) T_AMX_ZERO(3);
     for (int t = 0; t < a.taps; t++) {
         const uint16_t *from = a.at + (a.places ? a.places[t] : 0);
         for (int i = 0; i < steps; i++, from += a.step, b.at += T_STEP, b.next += T_STEP) {
             t_bf16_ahead(b);
-            _tile_loadd(6, b.at, 64);
-            if (across > 1) _tile_loadd(7, b.at + b.panel, 64);
-            _tile_loadd(4, from, a.row * 2);
-            if (down > 1) _tile_loadd(5, from + a.below, a.row * 2);
-            _tile_dpbf16ps(0, 4, 6);
-            if (down > 1) _tile_dpbf16ps(2, 5, 6);
-            if (across > 1) _tile_dpbf16ps(1, 4, 7);
-            if (down > 1 && across > 1) _tile_dpbf16ps(3, 5, 7);
+            T_AMX_LOAD(6, b.at, 64);
+            if (across > 1) T_AMX_LOAD(7, b.at + b.panel, 64);
+            T_AMX_LOAD(4, from, a.row * 2);
+            if (down > 1) T_AMX_LOAD(5, from + a.below, a.row * 2);
+            T_AMX_DOT_BF16(0, 4, 6);
+            if (down > 1) T_AMX_DOT_BF16(2, 5, 6);
+            if (across > 1) T_AMX_DOT_BF16(1, 4, 7);
+            if (down > 1 && across > 1) T_AMX_DOT_BF16(3, 5, 7);
         }
     }
-    _tile_stored(0, sums, row);
-    if (across > 1) _tile_stored(1, sums + 16, row);
-    if (down > 1) _tile_stored(2, sums + 16 * T_NR, row);
-    if (down > 1 && across > 1) _tile_stored(3, sums + 16 * T_NR + 16, row);
+    T_AMX_STORE(0, sums, row);
+    if (across > 1) T_AMX_STORE(1, sums + 16, row);
+    if (down > 1) T_AMX_STORE(2, sums + 16 * T_NR, row);
+    if (down > 1 && across > 1) T_AMX_STORE(3, sums + 16 * T_NR + 16, row);
 }
 #else
 T_FN void t_bf16_open(void) {}

@@ -15,22 +15,39 @@
 #if defined(__ARM_FEATURE_DOTPROD) && TORSHC_LANES == 4
 #include "t_dot_arm.h"
 #else
-#if defined(__x86_64__) && TORSHC_LANES >= 4
+typedef int16_t t_halves __attribute__((vector_size(4 * TORSHC_LANES)));
+
+/* clang's builtins, as immintrin.h takes longer to read than most kernels to compile; which type of integers the vectors have
+ * that they take depends on its version, and it converts them. */
+#if defined(__x86_64__) && defined(__clang__)
+#define T_DPBUSD512_(acc, x, w) (i32v)__builtin_ia32_vpdpbusd512(acc, (i32v)(x), w)
+#define T_DPBUSD256_(acc, x, w) (i32v)__builtin_ia32_vpdpbusd256(acc, (i32v)(x), w)
+#define T_DPBUSD256_VEX_ T_DPBUSD256_
+#define T_MADD512_(a, b) (i32v)__builtin_ia32_pmaddwd512((t_halves)(a), (t_halves)(b))
+#define T_MADD256_(a, b) (i32v)__builtin_ia32_pmaddwd256((t_halves)(a), (t_halves)(b))
+#define T_MADD128_(a, b) (i32v)__builtin_ia32_pmaddwd128((t_halves)(a), (t_halves)(b))
+#elif defined(__x86_64__) && TORSHC_LANES >= 4
 #include <immintrin.h>
+#define T_DPBUSD512_(acc, x, w) (i32v)_mm512_dpbusd_epi32((__m512i)(acc), (__m512i)(x), (__m512i)(w))
+#define T_DPBUSD256_(acc, x, w) (i32v)_mm256_dpbusd_epi32((__m256i)(acc), (__m256i)(x), (__m256i)(w))
+#define T_DPBUSD256_VEX_(acc, x, w) (i32v)_mm256_dpbusd_avx_epi32((__m256i)(acc), (__m256i)(x), (__m256i)(w))
+#define T_MADD512_(a, b) (i32v)_mm512_madd_epi16((__m512i)(a), (__m512i)(b))
+#define T_MADD256_(a, b) (i32v)_mm256_madd_epi16((__m256i)(a), (__m256i)(b))
+#define T_MADD128_(a, b) (i32v)_mm_madd_epi16((__m128i)(a), (__m128i)(b))
 #endif
 
 #if TORSHC_LANES == 16 && defined(__AVX512VNNI__)
-#define T_DOT4_(acc, x, w) (i32v)_mm512_dpbusd_epi32((__m512i)(acc), (__m512i)(x), (__m512i)(w))
+#define T_DOT4_ T_DPBUSD512_
 #elif TORSHC_LANES == 8 && defined(__AVX512VNNI__) && defined(__AVX512VL__)
-#define T_DOT4_(acc, x, w) (i32v)_mm256_dpbusd_epi32((__m256i)(acc), (__m256i)(x), (__m256i)(w))
+#define T_DOT4_ T_DPBUSD256_
 #elif TORSHC_LANES == 8 && defined(__AVXVNNI__)
-#define T_DOT4_(acc, x, w) (i32v)_mm256_dpbusd_avx_epi32((__m256i)(acc), (__m256i)(x), (__m256i)(w))
+#define T_DOT4_ T_DPBUSD256_VEX_
 #elif TORSHC_LANES == 16 && defined(__AVX512BW__)
-#define T_MADD_(a, b) (i32v)_mm512_madd_epi16((__m512i)(a), (__m512i)(b))
+#define T_MADD_ T_MADD512_
 #elif TORSHC_LANES == 8 && defined(__AVX2__)
-#define T_MADD_(a, b) (i32v)_mm256_madd_epi16((__m256i)(a), (__m256i)(b))
+#define T_MADD_ T_MADD256_
 #elif TORSHC_LANES == 4 && defined(__SSE2__)
-#define T_MADD_(a, b) (i32v)_mm_madd_epi16((__m128i)(a), (__m128i)(b))
+#define T_MADD_ T_MADD128_
 #else
 /* Both signed halves of each word multiplied, and the products added. */
 T_FN i32v T_MADD_(u32v a, u32v b) {
@@ -43,8 +60,7 @@ T_FN i32v t_dot4(i32v acc, u32v x, i32v w) {
 #ifdef T_DOT4_
     return T_DOT4_(acc, x, w);
 #else
-    typedef int16_t halves __attribute__((vector_size(4 * TORSHC_LANES)));
-    const u32v odd = (u32v)((halves)w >> 8), even = (u32v)((halves)((u32v)w << 8 & 0xff00ff00) >> 8);
+    const u32v odd = (u32v)((t_halves)w >> 8), even = (u32v)((t_halves)((u32v)w << 8 & 0xff00ff00) >> 8);
     return acc + T_MADD_(x & 0x00ff00ff, even) + T_MADD_(x >> 8 & 0x00ff00ff, odd);
 #endif
 }

@@ -21,6 +21,8 @@ struct t_rows {
 };
 
 #ifdef __AMX_INT8__
+#include "t_amx.h"
+
 /* Tiles 0 to 3 are sums, two by two; 4 and 5 of the left factor, 6 and 7 of the right one. */
 T_FN void t_int8_open(void) {
     struct {
@@ -29,40 +31,40 @@ T_FN void t_int8_open(void) {
         uint8_t rows[16];
     } tiles = {.palette = 1};
     for (int i = 0; i < 8; i++) tiles.bytes[i] = 64, tiles.rows[i] = 16;
-    _tile_loadconfig(&tiles);
+    T_AMX_CONFIGURE(&tiles);
 }
 
 /* A tile that is left in use makes every switch of threads slower. */
-T_FN void t_int8_close(void) { _tile_release(); }
+T_FN void t_int8_close(void) { T_AMX_RELEASE(); }
 
 /* sums[T_NR] rows of `down` x `across` tiles: sums of 64 terms a step. */
 T_FN void t_int8_sums(const int down, const int across, struct t_rows x, const int32_t *b, int64_t panel, int32_t *sums) {
     const int row = T_NR * (int)sizeof(int32_t);
-    _tile_zero(0);
-    if (across > 1) _tile_zero(1);
-    if (down > 1) _tile_zero(2);
-    if (down > 1 && across > 1) _tile_zero(3);
+    T_AMX_ZERO(0);
+    if (across > 1) T_AMX_ZERO(1);
+    if (down > 1) T_AMX_ZERO(2);
+    if (down > 1 && across > 1) T_AMX_ZERO(3);
     for (int run = 0; run < x.count; run++) {
         const uint8_t *a = x.a + x.runs[run];
         for (int i = 0; i < x.steps; i++, a += x.step, b += 256) {
-            _tile_loadd(6, b, 64);
-            _tile_loadd(4, a, x.row);
-            _tile_dpbusd(0, 4, 6);
+            T_AMX_LOAD(6, b, 64);
+            T_AMX_LOAD(4, a, x.row);
+            T_AMX_DOT_U8_I8(0, 4, 6);
             if (down > 1) {
-                _tile_loadd(5, a + x.below, x.row);
-                _tile_dpbusd(2, 5, 6);
+                T_AMX_LOAD(5, a + x.below, x.row);
+                T_AMX_DOT_U8_I8(2, 5, 6);
             }
             if (across > 1) {
-                _tile_loadd(7, b + panel, 64);
-                _tile_dpbusd(1, 4, 7);
+                T_AMX_LOAD(7, b + panel, 64);
+                T_AMX_DOT_U8_I8(1, 4, 7);
             }
-            if (down > 1 && across > 1) _tile_dpbusd(3, 5, 7);
+            if (down > 1 && across > 1) T_AMX_DOT_U8_I8(3, 5, 7);
         }
     }
-    _tile_stored(0, sums, row);
-    if (across > 1) _tile_stored(1, sums + 16, row);
-    if (down > 1) _tile_stored(2, sums + 16 * T_NR, row);
-    if (down > 1 && across > 1) _tile_stored(3, sums + 16 * T_NR + 16, row);
+    T_AMX_STORE(0, sums, row);
+    if (across > 1) T_AMX_STORE(1, sums + 16, row);
+    if (down > 1) T_AMX_STORE(2, sums + 16 * T_NR, row);
+    if (down > 1 && across > 1) T_AMX_STORE(3, sums + 16 * T_NR + 16, row);
 }
 #else
 T_FN void t_int8_open(void) {}
