@@ -96,7 +96,7 @@ def slowly(fault: tuple[int, bool]) -> object:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="preloads a library as Linux does")
-@pytest.mark.parametrize(("code", "lasting", "step"), [(*FAULTS[0], 50), (*FAULTS[1], 50), *map(slowly, FAULTS)])
+@pytest.mark.parametrize(("code", "lasting", "step"), [(*FAULTS[0], 100), (*FAULTS[1], 100), *map(slowly, FAULTS)])
 def test_each_call_that_can_fail(code: int, lasting: bool, step: int, tmp_path: Path, record_property: Record) -> None:
     """The cause is named, the old bundle stands, nothing else is left; or the call was not needed and all is well."""
     onnx.save(small(), tmp_path / "m.onnx")
