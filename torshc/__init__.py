@@ -87,8 +87,11 @@ def compile(
     from .base.options import CompileOptions  # start-up: as above
     from .entry.compile_and_load import compile_loaded, source_of
     from .pipeline.compiler import compile_model
+    from .pipeline.ranks import compile_ranks
 
     asked = CompileOptions.create(target=target, opt_level=opt_level, shapes=shapes, **options)
+    if asked.shard is not None and out is not None:
+        return compile_ranks(source_of(model), out, asked).compilations[0]
     return compile_loaded(model, asked) if out is None else compile_model(source_of(model), out, asked)
 
 
@@ -100,6 +103,7 @@ def load(
     device: int = 0,
     stream: Any = None,
     profile: str | os.PathLike[str] | None = None,
+    ranks: int | None = None,
 ) -> Model:
     """Load a bundle; needs no compiler and none of the compiler's packages but numpy.
 
@@ -111,13 +115,14 @@ def load(
         stream: the CUDA stream for all its work, a handle or a stream of torch or CuPy; its own when None.
         profile: what the names of files begin with to which the model writes the sizes of its runs, for
             ``compile --observed``; when None, what the environment variable ``TORSHC_PROFILE`` says.
+        ranks: address of a ``torshc_ranks`` of ``model.h``, for a bundle that several processes share; MPI's when None.
 
     Raises:
         BundleError: when the bundle is missing, altered or not for this machine.
     """
     from .runtime import load as load_bundle  # start-up: compiling does not load the runtime
 
-    return load_bundle(path, threads, verify, device=device, stream=stream, profile=profile)
+    return load_bundle(path, threads, verify, device=device, stream=stream, profile=profile, ranks=ranks)
 
 
 def load_model(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> InProcess:

@@ -20,6 +20,9 @@ from .errors import RunError
 FORMAT = "torshc-bundle"
 FORMAT_VERSION = 3
 FILE = "manifest.json"
+RANKS_FORMAT = "torshc-ranks"  # of a bundle with a bundle for each process that shares a model
+RANKS_VERSION = 1
+MPI_LIBRARY = "libtorshc_mpi.so"
 INTERFACE = ("inputs", "outputs", "symbols", "conditions", "operators")  # what a caller of the library goes by
 
 NUMPY = {
@@ -402,6 +405,65 @@ class Manifest:
     def to_json(self) -> str:
         """The text of manifest.json."""
         body = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+        body["sha256"] = manifest_hash(body)
+        return json.dumps(body, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+@dataclass(frozen=True)
+class RankInfo:
+    """A process that shares a model.
+
+    Attributes:
+        folder: its bundle, inside the one around it.
+        weights_bytes: of its weights.
+        manifest_sha256: of its manifest's file.
+    """
+
+    folder: str
+    weights_bytes: int
+    manifest_sha256: str
+
+
+@dataclass(frozen=True)
+class ExchangeInfo:
+    """A tensor that ranks exchange in a run.
+
+    Attributes:
+        kind: the operator's name.
+        source, target: the ranks; -1 for all of them.
+        name: the model's name of the tensor, or of the node that makes it.
+        dtype, dims: its type, of what one rank gives.
+    """
+
+    kind: str
+    source: int
+    target: int
+    name: str
+    dtype: str
+    dims: tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class RanksManifest:
+    """The manifest of a model that several processes share.
+
+    Attributes:
+        torshc: the version that wrote it.
+        model: its name.
+        prefix: what the names of the libraries' functions begin with.
+        ranks: the processes, in order.
+        exchanges: in the order of a run.
+    """
+
+    torshc: str
+    model: str
+    prefix: str
+    ranks: tuple[RankInfo, ...]
+    exchanges: tuple[ExchangeInfo, ...]
+
+    def to_json(self) -> str:
+        """The text of manifest.json."""
+        body = {"format": RANKS_FORMAT, "format_version": RANKS_VERSION, **dataclasses.asdict(self)}
         body["sha256"] = manifest_hash(body)
         return json.dumps(body, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 

@@ -89,6 +89,7 @@ class CompileOptions:
             each weight; f8 also 2^-17 of the largest of 32 that share a scale.
         sbom: write a bill of materials (CycloneDX) into the bundle.
         train: file of a training step (YAML): the library trains the model's weights instead of running it.
+        shard: file that cuts the model into ranks, processes that share it (YAML); the whole model when None.
         named_weights: let the library take other weights by the model's names (``torshc_set_tensors``).
         profile: let the library time its kernels.
         cc: the C compiler to use; found by itself when empty.
@@ -135,6 +136,7 @@ class CompileOptions:
     weights_dtype: str = "f32"
     sbom: bool = False
     train: Path | None = None
+    shard: Path | None = None
     named_weights: bool = False
     profile: bool = False
     cc: str = ""
@@ -199,7 +201,7 @@ class CompileOptions:
                 raise ConfigError(
                     f"there is no option {name!r}{did_you_mean(name, known)}", f"known: {', '.join(known)}"
                 )
-        for name in ("pipeline", "kernels", "tuning_records", "train", "workdir", "dump"):
+        for name in ("pipeline", "kernels", "tuning_records", "train", "shard", "workdir", "dump"):
             if fields.get(name) is not None:
                 fields[name] = _path(name, fields[name])
         for name in {"rules", "ops", "observed"} & fields.keys():

@@ -208,6 +208,8 @@ class Launch:
         demands: flags among what it writes, each with what is out of range when it is set; the run ends then.
         faults: of which operator the kernel is, where it may fail on the processor; it gets one more of `dim` then, the
             address of what says so.
+        collective: of which operator the kernel is, where it exchanges tensors with other ranks; one more of `dim` is
+            the address of the call then.
     """
 
     symbol: str
@@ -223,6 +225,7 @@ class Launch:
     demands: tuple[tuple[Buffer, str], ...] = ()
     spans: tuple[Size | None, ...] = ()
     faults: str = ""
+    collective: str = ""
 
     @property
     def sized(self) -> bool:
@@ -319,6 +322,7 @@ class HostProgram:
         taken: of a variant, its sizes.
         loose: the same model in the form that runs take whose sizes this one refuses, as variants are; its steps are
             numbered last. Or None.
+        rank, ranks: which of how many processes that share the model it is for; 0 ranks for a model that is whole.
         kernels: symbols of the kernels for that device; filled in.
         fallbacks: symbols of the kernels that run on the processor although that is not the device; filled in.
     """
@@ -351,6 +355,8 @@ class HostProgram:
     variants: tuple[HostProgram, ...] = ()
     taken: tuple[Between, ...] = ()
     loose: HostProgram | None = None
+    rank: int = 0
+    ranks: int = 0
     kernels: tuple[str, ...] = field(init=False, default=())
     fallbacks: tuple[str, ...] = field(init=False, default=())
 
@@ -390,6 +396,11 @@ class HostProgram:
     def may_fail(self) -> bool:
         """Whether a step may fail of its own accord, also in segments and other forms."""
         return any(s.faults for f in self.forms for s in f.steps) or any(p.may_fail for p in self.parts)
+
+    @property
+    def collective(self) -> bool:
+        """Whether a step exchanges tensors with other ranks."""
+        return any(s.collective for f in self.forms for s in f.steps)
 
     @property
     def fallback_steps(self) -> int:
@@ -436,7 +447,7 @@ def _check_buffer(buffer: Buffer, program: HostProgram) -> None:
 
 
 def _check_launch(step: Launch, program: HostProgram) -> None:
-    words = [*(what for _, what in step.demands), *([step.faults] if step.faults else [])]
+    words = [*(what for _, what in step.demands), *filter(None, (step.faults, step.collective))]
     if not all(what.isidentifier() and what.isascii() for what in words):
         raise _bad(f"demands or faults {words!r}")
     if not _SYMBOL_NAME.match(step.symbol):

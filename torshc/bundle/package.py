@@ -13,6 +13,8 @@ out.tsc/
     src/            the generated sources, on request
     obj/            the objects, on request
     test/           a program that checks and times the model, on request
+
+A model that several processes share has a bundle for each of them in one (`bundle/ranks.py`).
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,7 +38,7 @@ import numpy.typing as npt
 from torshc.base.errors import ConfigError, OutputError
 
 from ..base.folders import claim, remove, sweep
-from ..base.manifest import FILE, FORMAT, Manifest
+from ..base.manifest import FILE, FORMAT, MPI_LIBRARY, RANKS_FORMAT, Manifest
 from ..base.options import is_prefix
 from ..targets.toolchain import soname
 from .build import LIBRARY, archive_name
@@ -49,6 +52,8 @@ SOURCES = "src"
 OBJECTS = "obj"
 TEST = "test"
 SBOM = "sbom.cdx.json"
+MPI = "mpi"  # of a model that several processes share: the sources of its library for MPI
+_RANK = re.compile("rank[0-9]+")
 BROWSER = ("model.js", "model.d.ts", "index.html", "page.js", "page.css")
 # A library addresses its data relative to its code, 31 bits far.
 EMBED_MAX = 1 << 30
@@ -79,6 +84,9 @@ def is_bundle(folder: Path) -> bool:
         body = json.loads(manifest.read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):  # others may be replacing it
         return False
+    if isinstance(body, dict) and body.get("format") == RANKS_FORMAT:
+        ranks = [p for p in folder.iterdir() if p.name not in (FILE, MPI_LIBRARY, MPI)]
+        return all(_RANK.fullmatch(p.name) and is_bundle(p) for p in ranks)
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         return False
     return names <= {*_KNOWN, *own_files(str(body.get("prefix", "")))}

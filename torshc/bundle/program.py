@@ -53,6 +53,7 @@ class Placed:
         fallback: whether it runs on the processor although that is not the device.
         explicit_bindings: whether its arguments are ranges of known sizes that must not overlap.
         faults: of which operator a kernel is that may fail in a run; empty for others.
+        collective: of which operator a kernel is that exchanges tensors with other ranks; empty for others.
     """
 
     kernel: Kernel
@@ -63,6 +64,7 @@ class Placed:
     fallback: bool = False
     explicit_bindings: bool = False
     faults: str = ""
+    collective: str = ""
 
 
 @dataclass
@@ -316,6 +318,7 @@ class Assembler:
             demands,
             _spans(p.kernel.buffers) if p.explicit_bindings and not p.fallback else (),
             p.faults,
+            p.collective,
         )
 
     def _items(self) -> list[Item]:
@@ -429,7 +432,7 @@ def in_place(renewed: Mapping[Value, Value], placed: Sequence[Placed], faults: C
     for k, p in enumerate(placed):
         for b in p.kernel.buffers:
             (writers if b.written else readers).setdefault(b.operand, []).append(k)
-            if p.faults or (b.written and b.operand in faults):
+            if p.faults or p.collective or (b.written and b.operand in faults):
                 refusing.append(k)
     found = set[Value]()
     for new, old in renewed.items():

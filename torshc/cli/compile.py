@@ -15,6 +15,7 @@ from . import flags
 from .console import Progress, echo_json, is_quiet, show_warnings, style
 
 if TYPE_CHECKING:
+    from ..base.options import CompileOptions
     from ..pipeline.compilation import Compilation
 
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     metavar="OUT",
     help="The bundle, or of several MODELs the folder for theirs; by default MODEL's name with .tsc, here.",
 )
-@flags.add(*flags.MODEL, *flags.BUILD, flags.PROFILE, flags.THREADS, flags.TRAIN)
+@flags.add(*flags.MODEL, *flags.BUILD, flags.PROFILE, flags.THREADS, flags.TRAIN, flags.SHARD)
 @click.option(
     "--emit",
     type=click.Choice(["source", "objects", "bundle", "archive", "page"]),
@@ -98,6 +99,14 @@ def compile(
             raise click.UsageError(f"{flag} needs a library, which --emit {options.emit} does not make")
         if given_too and options.train is not None:
             raise click.UsageError(f"{flag} compares runs, and with --train there are none")
+    if options.shard is not None:
+        for flag, value in (("--verify", verified), ("--with-test", tested), ("--MD", depfile), ("--time", timed)):
+            if value:
+                raise click.UsageError(f"{flag} is for models that are whole, and --shard cuts")
+        for model, out in _places(models, output).items():
+            with _naming(model, len(models) > 1):
+                _compile_ranks(model, out, options, as_json)
+        return
     made, summaries = [], []
     for model, out in _places(models, output).items():
         began = time.perf_counter()
@@ -115,6 +124,24 @@ def compile(
         echo_json(summaries if len(models) > 1 else summaries[0])
     for each in made if verified else []:
         _verify(*each)
+
+
+def _compile_ranks(model: Path, out: str, options: CompileOptions, as_json: bool) -> None:
+    """Compile a model that several processes share."""
+    from ..explain import printable
+    from ..explain.ranks import ranks_json, ranks_text
+    from ..pipeline.ranks import compile_ranks
+
+    began = time.perf_counter()
+    with Progress(quiet=as_json) as progress:
+        done = compile_ranks(model, out, options, progress)
+    seconds = time.perf_counter() - began
+    if as_json:
+        echo_json({"bundle": out, "seconds": seconds, **ranks_json(done), "warnings": list(done.warnings)})
+    elif not is_quiet():
+        click.echo(f"{style(printable(out), bold=True)}: {len(done.compilations)} ranks, {seconds:.2f} s")
+        click.echo(ranks_text(done), nl=False)
+    show_warnings(done.warnings)
 
 
 def _places(models: Sequence[Path], output: str | None) -> dict[Path, str]:

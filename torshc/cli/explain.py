@@ -11,12 +11,13 @@ from . import flags
 from .console import Progress
 
 if TYPE_CHECKING:
+    from ..base.options import CompileOptions
     from ..explain import Shown
 
 
 @click.command()
 @flags.MODEL_ARGUMENT
-@flags.add(*flags.MODEL, flags.TRAIN, flags.DIMS)
+@flags.add(*flags.MODEL, flags.TRAIN, flags.SHARD, flags.DIMS)
 @click.option("--format", "form", type=click.Choice(["text", "json", "dot", "html"]), help="text by default.")
 @click.option("-o", "--output", "out", type=flags.FILE, metavar="FILE", help="Write to this file.")
 @click.option("--open", "opened", is_flag=True, help="Open the page of --format html in the browser.")
@@ -49,6 +50,9 @@ def explain(
     if form != "html" and (opened or against or measured):
         raise click.UsageError("--open, --against and --measured are for --format html")
     options = flags.compile_options(given)
+    if options.shard is not None:
+        _write(_ranks(model, options, form, dims), out, opened)
+        return
     with Progress() as progress:
         done = prepare(model, options, progress)
         found = explanation.explain(done, dims)
@@ -67,6 +71,22 @@ def explain(
     else:
         text = explanation.to_text(found, everything)
     _write(text, out, opened)
+
+
+def _ranks(model: Path, options: CompileOptions, form: str, dims: dict[str, int]) -> str:
+    """What a model becomes that several processes share."""
+    from ..explain.ranks import ranks_json, ranks_text
+    from ..pipeline.ranks import prepare_ranks
+
+    if form not in ("text", "json"):
+        raise click.UsageError(f"--format {form} is for models that are whole, and --shard cuts")
+    with Progress() as progress:
+        done = prepare_ranks(model, options, progress)
+    if form == "text":
+        return ranks_text(done, dims)
+    import json
+
+    return json.dumps(ranks_json(done, dims), indent=1) + "\n"
 
 
 def _make_page(model: Path, done: Any, dims: dict[str, int], measured: Path | None) -> Shown:

@@ -171,6 +171,12 @@ TRAIN: Option = click.option(
     metavar="FILE",
     help="Train the model's weights by the step in this file (YAML), for --target c or cuda.",
 )
+SHARD: Option = click.option(
+    "--shard",
+    type=FILE,
+    metavar="FILE",
+    help="Cut the model into ranks for several processes (MPI), as this file says (YAML), for --target c.",
+)
 PROFILE: Option = click.option("--profile", is_flag=True, help="Make the library time its kernels.")
 DIMS: Option = click.option(
     "--dims", multiple=True, callback=_dims, metavar="NAME=SIZE,...", help="Sizes of symbolic dimensions. Repeatable."

@@ -30,7 +30,7 @@ def run(
     """Run BUNDLE and print ranges of its outputs.
 
     Inputs that no file gives are drawn at random; symbolic dimensions that nothing fixes are 1, or what the model can
-    take.
+    take. Under mpirun, BUNDLE is one that --shard cut into as many ranks as there are processes.
     """
     import dataclasses
     import statistics
@@ -47,6 +47,8 @@ def run(
             outputs = model.run(feeds.arrays)
             times.append(time.perf_counter() - began)
         isa, versions = model.stats().isa, list(model.versions)
+    if model.rank:  # of several that share the model, the first one tells
+        return
     files = [str(path) for path in write_outputs(output, outputs)] if output else []
     found: dict[str, Any] = {
         "inputs": [dataclasses.asdict(r) for r in ranges(feeds.arrays)],

@@ -142,6 +142,11 @@ class Kernel:
         return ""
 
     @property
+    def collective(self) -> str:
+        """Of which operator it is, where it exchanges tensors with other ranks; else empty."""
+        return ""
+
+    @property
     def shared(self) -> int:
         """Bytes of memory that the threads of a block share, on a device of blocks.
 

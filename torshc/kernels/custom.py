@@ -104,16 +104,16 @@ def lower_custom(group: Group, storage: Mapping[Value, Storage], nests: Nests, d
     for k, v in enumerate(operands):
         if v is None:
             continue
-        found = _in_place(v, storage)
+        found = in_place(v, storage)
         if found is None:
             found = Buffer(Temporary(f"operand {k}", group.id, v.type.nbytes), v.dtype, written=False)
-            before += _copies(group, v, None, found, nests)
+            before += copy_kernels(group, v, None, found, nests)
         buffers.append(found)
     for k, v in enumerate(node.outputs):
-        found = _in_place(v, storage) if v in group.outputs else None
+        found = in_place(v, storage) if v in group.outputs else None
         if found is None:
             found = Buffer(Temporary(f"result {k}", group.id, v.type.nbytes), v.dtype, written=True)
-            after += _copies(group, None, v, found, nests) if v in group.outputs else []
+            after += copy_kernels(group, None, v, found, nests) if v in group.outputs else []
         buffers.append(Buffer(found.operand, v.dtype, True, found.start))
     present = iter(range(len(buffers)))
     inputs = tuple(_tensor(-1 if v is None else next(present), v) for v in operands)
@@ -143,7 +143,7 @@ def _tensor(buffer: int, v: Value | None) -> CustomTensor:
     return CustomTensor(buffer, U8, ()) if v is None else CustomTensor(buffer, v.dtype, v.shape)
 
 
-def _in_place(v: Value, storage: Mapping[Value, Storage]) -> Buffer | None:
+def in_place(v: Value, storage: Mapping[Value, Storage]) -> Buffer | None:
     """The memory of a value; None where its elements do not lie one after the other, row by row."""
     index, axes = make_axes(v.shape, None, "i")
     root, offset = address(v, index, storage)
@@ -151,7 +151,7 @@ def _in_place(v: Value, storage: Mapping[Value, Storage]) -> Buffer | None:
     return None if start is None or root.dtype is not v.dtype else Buffer(root, v.dtype, False, start)
 
 
-def _copies(group: Group, source: Value | None, result: Value | None, made: Buffer, nests: Nests) -> list[Kernel]:
+def copy_kernels(group: Group, source: Value | None, result: Value | None, made: Buffer, nests: Nests) -> list[Kernel]:
     """The kernels that copy an operand to temporary memory, or a result from there."""
     b = Builder(Graph())
     v = source or result

@@ -156,6 +156,7 @@ class Compilation:
         variants: forms for some sizes, the better first.
         custom: operators of the model that users declare.
         trained: what the library trains; None for one that runs the model.
+        rank: which of how many processes that share the model it is for; (0, 0) for a model that is whole.
         model_sha256: of the model's file, without what lies beside it; empty where there was none.
     """
 
@@ -187,6 +188,7 @@ class Compilation:
     loose: Loose | None = None
     variants: tuple[Variant, ...] = ()
     custom: tuple[type[Custom], ...] = ()
+    rank: tuple[int, int] = (0, 0)
     trained: Trained | None = None
     model_sha256: str = ""
 

@@ -277,6 +277,7 @@ def _compile_form(graph: Graph, job: Job, clock: Clock) -> Compilation:
         tolerances=tolerances,
         accuracy=accuracy,
         custom=graph.custom,
+        rank=(graph.rank, graph.ranks),
         model_sha256=graph.file_sha256,
     )
     return with_pinned(done, options.kernels) if options.kernels is not None else done
@@ -383,6 +384,8 @@ def _host(c: Compilation, manifest: Manifest, weights: WeightsInfo, embedded: bo
         isa=c.isa.name,
         version=c.target.machine.version,
         device=c.target.device,
+        rank=c.rank[0],
+        ranks=c.rank[1],
         state_header=state_header(c.program.states, c.trained.model) if c.trained is not None else "",
     )
 

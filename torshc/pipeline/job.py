@@ -58,6 +58,8 @@ def jobs_of(options: CompileOptions) -> list[Job]:
     Raises:
         ConfigError: an option or a file that it names is wrong.
     """
+    if options.shard is not None:
+        raise ConfigError("--shard cuts a model into ranks, which this does not take", "use it with compile or explain")
     names = versions_of(options.isa, options.mcpu, options.triple)
     return [_job_of(dataclasses.replace(options, mcpu=name)) for name in names]
 

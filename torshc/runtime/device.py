@@ -31,6 +31,7 @@ REMEDIES: dict[int, str] = {
     Status.LAUNCH: "restart the process; if it happens again, please report it with the model",
     Status.DEVICE: "move the tensors to the model's device",
     Status.VALUE: "check the values in the inputs: the named operator cannot take them",
+    Status.RANKS: "end all processes and start again; TORSHC_RANKS_SECONDS is how long they wait for each other",
     Status.FORKED: "load the model in the process that runs it",
 }
 
@@ -57,6 +58,7 @@ class Opened:
         stream: the caller's stream, 0 for the library's own.
         profile: what the names of files begin with that tell what runs saw; None for what the environment says.
         of: the open model that this is a context of.
+        ranks: address of the table of the processes that share the model; 0 for a model that is whole.
 
     Raises:
         BundleError: it cannot be opened.
@@ -73,9 +75,12 @@ class Opened:
         stream: int,
         profile: bytes | None = None,
         of: Opened | None = None,
+        ranks: int = 0,
     ) -> None:
-        options = Options(ctypes.sizeof(Options), 0, threads, weights, device[1], stream or None, profile)
-        if profile is None:  # libraries that know only the first fields are opened as they want it
+        options = Options(ctypes.sizeof(Options), 0, threads, weights, device[1], stream or None, profile, ranks or None)
+        if not ranks:
+            options.size = Options.ranks.offset
+        if profile is None and not ranks:  # libraries that know only the first fields are opened as they want it
             options.size = (Options.device if device[0] == CPU else Options.profile_path).offset
         handle = c_void_p()
         if of is None:

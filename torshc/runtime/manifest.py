@@ -19,6 +19,7 @@ from torshc.base.manifest import (
     ML_DTYPES,
     NUMPY,
     OBJECTS,
+    RANKS_FORMAT,
     ConditionSpec,
     FormInfo,
     IsaInfo,
@@ -128,6 +129,11 @@ def read_manifest(folder: Path) -> RunInfo:
         raise BundleError(f"{folder} {why}: {error.strerror or error}", remedy) from error
     except (ValueError, RecursionError) as error:
         raise BundleError(f"{path} is not JSON: {error}", REMEDY) from error
+    if isinstance(body, dict) and body.get("format") == RANKS_FORMAT:
+        raise BundleError(
+            f"{folder} is for several processes that share a model",
+            "start as many with mpirun, and have each call torshc.load or `torshc run`",
+        )
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         raise BundleError(f"{path} is not the manifest of a torshc bundle", "name the folder that compile wrote")
     if body.get("format_version") != FORMAT_VERSION:
@@ -139,7 +145,7 @@ def read_manifest(folder: Path) -> RunInfo:
     try:
         if digest != manifest_hash(body):
             raise BundleError(f"{path} was altered: its sha256 does not match", REMEDY)
-        return _run_info(_reader(Manifest)(body), interface_id(body))
+        return _run_info(reader_of(Manifest)(body), interface_id(body))
     except (KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise BundleError(f"{path} lacks a field or has one of another type: {error}", REMEDY) from error
 
@@ -217,20 +223,20 @@ def _version(first: Manifest | VersionInfo, variants: Sequence[VariantInfo], loo
 
 
 @cache
-def _reader(kind: Any) -> Callable[[Any], Any]:
+def reader_of(kind: Any) -> Callable[[Any], Any]:
     """What makes of JSON a value of a type that the schema names.
 
     It raises TypeError for another type, and KeyError for a field that is not there.
     """
     args = get_args(kind)
     if get_origin(kind) is tuple:
-        each, items = _reader(args[0]), _reader(list)
+        each, items = reader_of(args[0]), reader_of(list)
         return lambda value: tuple(map(each, items(value)))
     if get_origin(kind) is Mapping:
-        each, entries = _reader(args[1]), _reader(dict)
+        each, entries = reader_of(args[1]), reader_of(dict)
         return lambda value: {name: each(item) for name, item in entries(value).items()}
     if get_origin(kind) is UnionType:
-        first, readers = _reader(args[0]), {k: _reader(k) for k in args}
+        first, readers = reader_of(args[0]), {k: reader_of(k) for k in args}
         return lambda value: readers.get(type(value), first)(value)
     if dataclasses.is_dataclass(kind):
         return _object_reader(kind)
@@ -244,11 +250,11 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
 
 
 def _object_reader(kind: Any) -> Callable[[Any], Any]:
-    hints, body = get_type_hints(kind), _reader(dict)
+    hints, body = get_type_hints(kind), reader_of(dict)
     fields = [(f.name, f.default is not MISSING, hints[f.name]) for f in dataclasses.fields(kind)]
 
     def read(value: Any) -> Any:
         given = body(value)
-        return kind(**{n: _reader(k)(given[n]) for n, optional, k in fields if not (optional and n not in given)})
+        return kind(**{n: reader_of(k)(given[n]) for n, optional, k in fields if not (optional and n not in given)})
 
     return read

@@ -47,12 +47,14 @@ class Model:
         needs: the same, with what else makes a run compute something.
         tolerances: how far each output may be from a reference's.
         device: where it runs, "cpu" or "cuda:0".
+        rank, ranks: which of how many processes that share the model this is; 0 of 1 for a model that is whole.
     """
 
     _function = "torshc_run"
 
-    def __init__(self, manifest: RunInfo, opened: Opened) -> None:
+    def __init__(self, manifest: RunInfo, opened: Opened, rank: int = 0, ranks: int = 1) -> None:
         library = opened.library
+        self.rank, self.ranks = rank, ranks
         self.name = manifest.model
         self.inputs, self.outputs, self.conditions = manifest.inputs, manifest.outputs, manifest.conditions
         self.needs = manifest.needs

@@ -34,6 +34,7 @@ class Status(enum.IntEnum):
     VALUE = 21
     BUILD = 23
     STATE = 24
+    RANKS = 25
 
 
 class Device(ctypes.Structure):
@@ -67,6 +68,7 @@ class Options(ctypes.Structure):
         ("device", c_int32),
         ("stream", ctypes.c_void_p),
         ("profile_path", c_char_p),
+        ("ranks", ctypes.c_void_p),
     )
 
 

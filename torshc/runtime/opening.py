@@ -18,6 +18,7 @@ from .device import Opened, stream_number
 from .manifest import REMEDY, RunInfo, read_manifest, require_plain
 from .model import Model, check_threads
 from .native import CPU, Library
+from .ranks import Place, has_ranks, place_of
 from .training import TrainingModel
 
 
@@ -60,8 +61,9 @@ def load(
     device: int = 0,
     stream: Any = None,
     profile: str | os.PathLike[str] | None = None,
+    ranks: int | None = None,
 ) -> Model:
-    """Opens a bundle.
+    """Opens a bundle; of one for several processes, the part of this process.
 
     A bundle that is replaced meanwhile, by renaming as ``torshc compile`` and ``torshc weights`` do, is opened as it
     was or as it is then.
@@ -76,6 +78,8 @@ def load(
         stream: the CUDA stream for all its work, a handle or a stream of torch or CuPy; its own when None.
         profile: the model writes the sizes of its runs to a file for ``compile --observed``, whose name begins so, when
             it is closed and now and then; when None, if the environment has ``TORSHC_PROFILE``. "" is none.
+        ranks: address of a ``torshc_ranks`` of ``model.h``, for a bundle that several processes share; when None, that
+            of MPI, which is started unless it has been (``mpirun -n 2 python program.py``).
 
     Raises:
         BundleError: it is no bundle, was altered, or is for another machine; there is no driver, no card, or none that
@@ -87,13 +91,15 @@ def load(
     if profile and not Path(profile).absolute().parent.is_dir():
         raise RunError(f"there is no folder for the profile {os.fspath(profile)!r}", "make it, or name another")
     path_of_profile = None if profile is None else os.fsencode(profile)
+    place = place_of(folder, ranks) if has_ranks(folder) else None
+    folder = folder if place is None else place.folder
     failure = BundleError(f"{folder} keeps being replaced while it is opened")
     known = False  # whether there has been a bundle
     for tries in range(1, _TRIES + 1):
         seen = _identity(folder)
         known = known or seen is not None
         try:
-            model = _load(folder, threads, verify, device, stream, path_of_profile)
+            model = _load(folder, threads, verify, device, stream, path_of_profile, place)
             if _identity(folder) == seen:
                 return model
             model.close()
@@ -106,7 +112,15 @@ def load(
     raise failure
 
 
-def _load(folder: Path, threads: int | None, verify: bool, device: int, stream: Any, profile: bytes | None) -> Model:
+def _load(
+    folder: Path,
+    threads: int | None,
+    verify: bool,
+    device: int,
+    stream: Any,
+    profile: bytes | None,
+    rank: Place | None,
+) -> Model:
     manifest = read_manifest(folder)
     machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
     if manifest.arch != machine:
@@ -135,10 +149,13 @@ def _load(folder: Path, threads: int | None, verify: bool, device: int, stream: 
         _check_library(opened, manifest)
         file = os.fsencode(weights) if weights else None
         count = manifest.threads if threads is None else threads
-        found = Opened(opened, manifest.model, file, count, (place, device), handle, profile)
+        table = 0 if rank is None else rank.table
+        found = Opened(opened, manifest.model, file, count, (place, device), handle, profile, ranks=table)
     except BaseException:
         opened.unload()
         raise
+    if rank is not None:
+        return Model(manifest, found, rank.rank, rank.count)
     return TrainingModel(manifest, found) if manifest.states else Model(manifest, found)
 
 

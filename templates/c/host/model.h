@@ -84,7 +84,8 @@ enum {
     TORSHC_E_VALUE = 21,       /* what an operand holds is not possible: a place out of range, text that is not UTF-8 */
     TORSHC_E_NAME = 22,        /* the model has no weight of this name */
     TORSHC_E_BUILD = 23,       /* the weights or state file is whole, but of another model or build: see torshc_open */
-    TORSHC_E_STATE = 24        /* a state file cannot be read or written, or is damaged */
+    TORSHC_E_STATE = 24,       /* a state file cannot be read or written, or is damaged */
+    TORSHC_E_RANKS = 25        /* other processes that share the model do not answer, or are not those it was cut for */
 };
 
 /* Type codes, those of DLPack's DLDataTypeCode. Types of fewer than 8 bits (integers of 4 and 2, TORSHC_FLOAT4_E2M1FN)
@@ -138,6 +139,29 @@ typedef struct torshc_string {
  * keys and its values. Their bits are 0. */
 enum { TORSHC_STRING = 100, TORSHC_SEQUENCE = 101, TORSHC_OPTIONAL = 102, TORSHC_MAP = 103 };
 
+/* The processes that share a model which `torshc compile --shard` cut, and how they exchange messages: what a library of
+ * MPI does, as a table, since such libraries have no binary interface in common. libtorshc_mpi.so of the bundle makes one
+ * (torshc_mpi.h); a program may make its own. Functions begin an exchange and return 0, with a request in *request, which
+ * `test` asks for until *done; it is gone then. Others are failures, of which `message` tells. They are called from the
+ * thread that calls torshc_run, one at a time. */
+typedef struct torshc_ranks {
+    uint32_t size;       /* sizeof(torshc_ranks): lets later versions add fields */
+    int32_t rank, count; /* which process this is, from 0, and how many there are */
+    int32_t broken;      /* the library sets it when a run fails: there can be no others, and the job has to end */
+    double seconds;      /* after which an exchange fails that is not done; what others compute counts too */
+    void *context;       /* for the functions */
+    int (*isend)(void *context, const void *data, size_t bytes, int32_t to, int32_t tag, void **request);
+    int (*irecv)(void *context, void *data, size_t bytes, int32_t from, int32_t tag, void **request);
+    /* The sum over all processes, of floats and integers of 32 and 64 bits, on each of them; what each has of `bytes`
+     * behind each other; a sum of which each process gets the part of `count` elements that is its own. */
+    int (*iallreduce)(void *context, const void *from, void *to, size_t count, torshc_dtype type, void **request);
+    int (*iallgather)(void *context, const void *from, void *to, size_t bytes, void **request);
+    int (*ireduce_scatter)(void *context, const void *from, void *to, size_t count, torshc_dtype type, void **request);
+    int (*test)(void *context, void **request, int *done);
+    const char *(*message)(void *context);     /* of the last failure */
+    void (*abort)(void *context, int status); /* ends all processes */
+} torshc_ranks;
+
 typedef struct torshc_options {
     uint32_t size;            /* sizeof(torshc_options): lets later versions add fields */
     uint32_t flags;           /* 0 */
@@ -150,6 +174,9 @@ typedef struct torshc_options {
      * is open, its contexts included. NULL for what the environment variable TORSHC_PROFILE says, "" for none. A file that
      * cannot be written fails no run. */
     const char *profile_path;
+    /* Only for a model that several processes share, of which this library is one rank's. `size` may also be that of the
+     * fields before this line. It is read and written until the model is closed. */
+    torshc_ranks *ranks;
 } torshc_options;
 
 typedef struct torshc_model torshc_model;

@@ -91,7 +91,8 @@ const char *torshc_status_text(int status) {
                                        "contents of an operand that are not possible",
                                        "no weight of this name",
                                        "weights or state file of another model or build",
-                                       "state file unreadable or damaged"};
+                                       "state file unreadable or damaged",
+                                       "other processes of the model do not answer"};
     return status >= 0 && status < (int)(sizeof text / sizeof *text) ? text[status] : "unknown status";
 }
 
@@ -131,13 +132,14 @@ int64_t t_integer(const void *data, int64_t i, torshc_dtype dtype) {
     }
 }
 
-/* Options with defaults for what was not given; the first versions of them ended before `device` and `profile_path`. */
+/* Options with defaults for what was not given; earlier versions of them ended before `device`,
+ * `profile_path` and `ranks`. */
 int t_options(const torshc_options *given, torshc_options *options) {
     memset(options, 0, sizeof *options);
     if (!given)
         return TORSHC_OK;
     if ((given->size != sizeof *given && given->size != offsetof(torshc_options, device) &&
-         given->size != offsetof(torshc_options, profile_path)) ||
+         given->size != offsetof(torshc_options, profile_path) && given->size != offsetof(torshc_options, ranks)) ||
         given->flags)
         return t_fail(TORSHC_E_ARGUMENT, "torshc_open: options of another version (size %u, flags %u)", given->size,
                       given->flags);

@@ -115,6 +115,7 @@ int t_run_on(torshc_model *m, t_span *work) {
         head->pool,
         head->counters,
         head->threads,
+        head->shared->ranks,
     };
     return P->run(&run, s);
 }

@@ -13,6 +13,7 @@ struct t_run {
     t_pool *pool;
     t_counter *counters;
     int threads;
+    torshc_ranks *ranks; /* of a model that several processes share */
 };
 
 /* One kernel over tasks [0, tasks). `scratch`: bytes that it wants for itself in each thread. */

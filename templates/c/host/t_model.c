@@ -65,6 +65,7 @@ static int share(t_model *head, const torshc_model *of, const torshc_options *op
     pthread_mutex_init(&head->shared->exchanging, NULL);
     head->shared->users = 1;
     head->shared->ordinal = options->device;
+    head->shared->ranks = P->ranks ? options->ranks : NULL;
     head->shared->observer = t_observe(options->profile_path);
     return t_first_weights(head->shared, options->weights_path);
 }
@@ -119,6 +120,24 @@ static int make(const torshc_model *of, const torshc_options *options, torshc_mo
     return status;
 }
 
+/* Whether the processes are those that the model was cut for. */
+static int check_ranks(const torshc_ranks *ranks) {
+    if (!P->ranks)
+        return TORSHC_OK;
+    if (!ranks)
+        return t_fail(TORSHC_E_RANKS, "this is rank %d of a model that %d processes share: set options.ranks",
+                      (int)P->rank, (int)P->ranks);
+    if (ranks->size != sizeof *ranks)
+        return t_fail(TORSHC_E_ARGUMENT, "torshc_open: options.ranks of another version (size %u)", ranks->size);
+    if (ranks->count != P->ranks)
+        return t_fail(TORSHC_E_RANKS, "the model is cut for %d ranks; the world has %d", (int)P->ranks,
+                      (int)ranks->count);
+    if (ranks->rank != P->rank)
+        return t_fail(TORSHC_E_RANKS, "this library is for rank %d, and this process is rank %d", (int)P->rank,
+                      (int)ranks->rank);
+    return TORSHC_OK;
+}
+
 int torshc_open(const torshc_options *given, torshc_model **model) {
     if (!model)
         return t_fail(TORSHC_E_ARGUMENT, "torshc_open: model is NULL");
@@ -130,8 +149,9 @@ int torshc_open(const torshc_options *given, torshc_model **model) {
     if (P->device == TORSHC_CPU && (options.device || options.stream))
         return t_fail(TORSHC_E_ARGUMENT, "torshc_open: a library for processors has no device %d and no streams",
                       (int)options.device);
-    status = t_check_processor();
-    return status ? status : make(NULL, &options, model);
+    if ((status = t_check_processor()) || (status = check_ranks(options.ranks)))
+        return status;
+    return make(NULL, &options, model);
 }
 
 int torshc_context_new(const torshc_model *model, const torshc_options *given, torshc_model **context) {
@@ -146,6 +166,8 @@ int torshc_context_new(const torshc_model *model, const torshc_options *given, t
     if (P->state_count)
         return t_fail(TORSHC_E_UNSUPPORTED, "torshc_context_new: the library trains, and only its models do; open "
                                             "another model, or one of the library for inference");
+    if (P->ranks)
+        return t_fail(TORSHC_E_UNSUPPORTED, "torshc_context_new: runs of a model that several processes share take turns");
     if (!given) {
         options.threads = head->threads;
         options.device = head->shared->ordinal;
@@ -305,6 +327,8 @@ static int run_program(torshc_model *m, const torshc_tensor *inputs, int32_t inp
     if (!status) {
         t_take_weights(head);
         status = t_run_on(m, work);
+        if (status && head->shared->ranks)
+            head->shared->ranks->broken = 1; /* others wait for what this run would have sent */
     }
     if (!status)
         count_run(head, head->symbols, began);

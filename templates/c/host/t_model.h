@@ -27,6 +27,7 @@ typedef struct {
     pthread_mutex_t exchanging;   /* held while others are made of the newest */
     unsigned char *there;         /* on the device */
     t_observer *observer;         /* NULL where nobody asked for a profile */
+    torshc_ranks *ranks;          /* the processes that share the model; NULL for one that is whole */
     int32_t ordinal;              /* which device */
     atomic_int users;
 } t_shared;

@@ -21,6 +21,7 @@ from .scalar import Scalar, element
 from .source import SourceNode
 
 LOSS = "loss"  # what a demand is about that no loss is NaN or infinite; others are about an operator's indices
+EXCHANGE = "exchange"  # of a token that keeps exchanges between ranks alive, and is never true
 _COUNT = (("start", 0), ("step", 1))
 # Operators that give elements of operand 0, unchanged, or several operands' (None), and nothing else.
 MOVERS = {
@@ -31,7 +32,8 @@ MOVERS = {
 
 def refusal(what: str) -> str:
     """Why a run ends whose demand, of this word, is not met."""
-    return "the loss is no finite number" if what == LOSS else "an index or a length is out of range"
+    known = {LOSS: "the loss is no finite number", EXCHANGE: "other ranks did not answer"}
+    return known.get(what, "an index or a length is out of range")
 
 
 @operator(domain="torshc")

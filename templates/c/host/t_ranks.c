@@ -1,0 +1,128 @@
+/* Exchanges between the processes that share a model. Each waits until it is done or its time is over; then a roll call
+ * finds out which processes do not answer, so that the error names them. */
+#define _GNU_SOURCE
+#include "t_ranks.h"
+
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { ROLL_CALL = 32767, AT_MOST = 0x7fffffff }; /* the last tag that every MPI has; the most bytes at once */
+
+static const double BUSY = 2e-3, ROLL_CALL_SECONDS = 2.0;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void fail(t_ranks_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void fail(t_ranks_call *call, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(call->message, sizeof call->message, format, arguments);
+    va_end(arguments);
+    call->status = TORSHC_E_RANKS;
+    call->ranks->broken = 1;
+}
+
+/* Leaves the processor to others, who may be the processes that are waited for; after a while it sleeps in between. */
+static void pause_since(double began) {
+    const struct timespec moment = {0, 50000};
+    if (now() - began < BUSY)
+        sched_yield();
+    else
+        nanosleep(&moment, NULL);
+}
+
+/* Whether a request is done before `end`; -1 where it failed. */
+static int done_by(torshc_ranks *ranks, void **request, double end) {
+    const double began = now();
+    for (;;) {
+        int done = 0;
+        if (ranks->test(ranks->context, request, &done))
+            return -1;
+        if (done)
+            return 1;
+        if (now() > end)
+            return 0;
+        pause_since(began);
+    }
+}
+
+/* Asks all others for a sign of life, as all that wait do at about this time, and writes which gave none. What is still
+ * under way then is never freed: the job is over. */
+static void call_roll(torshc_ranks *ranks, char *text, size_t room) {
+    static char alive;
+    void **requests = calloc(2 * (size_t)ranks->count, sizeof *requests);
+    char *heard = calloc((size_t)ranks->count, 1);
+    const double end = now() + ROLL_CALL_SECONDS;
+    size_t length = 0;
+    text[0] = 0;
+    for (int32_t r = 0; requests && heard && r < ranks->count; r++) {
+        void **of = requests + 2 * r;
+        if (r != ranks->rank && (ranks->irecv(ranks->context, heard + r, 1, r, ROLL_CALL, of) ||
+                                 ranks->isend(ranks->context, &alive, 1, r, ROLL_CALL, of + 1)))
+            of[0] = NULL;
+    }
+    for (int32_t r = 0; requests && heard && r < ranks->count; r++)
+        if (r != ranks->rank && length < room && (!requests[2 * r] || done_by(ranks, requests + 2 * r, end) != 1))
+            length += (size_t)snprintf(text + length, room - length, "%s%d", length ? ", " : "", (int)r);
+}
+
+static void finish(t_ranks_call *call, int began, void **request, int32_t peer) {
+    torshc_ranks *ranks = call->ranks;
+    char silent[64];
+    const int done = began ? -1 : done_by(ranks, request, now() + ranks->seconds);
+    if (done == 1)
+        return;
+    if (done < 0) {
+        fail(call, peer < 0 ? "%.150s" : "%.150s (with rank %d)", ranks->message(ranks->context), (int)peer);
+        return;
+    }
+    call_roll(ranks, silent, sizeof silent);
+    if (silent[0])
+        fail(call, "rank %s of %d did not answer within %g s", silent, (int)ranks->count, ranks->seconds);
+    else if (peer >= 0)
+        fail(call, "rank %d of %d is there, but not at this step after %g s", (int)peer, (int)ranks->count,
+             ranks->seconds);
+    else
+        fail(call, "all %d ranks are there, but not at this step after %g s", (int)ranks->count, ranks->seconds);
+}
+
+static int fits(t_ranks_call *call, int64_t size) {
+    if (size > AT_MOST)
+        fail(call, "%lld bytes or elements at once; at most %d", (long long)size, (int)AT_MOST);
+    return size <= AT_MOST;
+}
+
+void t_ranks_send(t_ranks_call *call, const void *data, int64_t bytes, int32_t peer, int32_t tag) {
+    void *request = NULL;
+    if (fits(call, bytes))
+        finish(call, call->ranks->isend(call->ranks->context, data, (size_t)bytes, peer, tag, &request), &request,
+               peer);
+}
+
+void t_ranks_receive(t_ranks_call *call, void *data, int64_t bytes, int32_t peer, int32_t tag) {
+    void *request = NULL;
+    if (fits(call, bytes))
+        finish(call, call->ranks->irecv(call->ranks->context, data, (size_t)bytes, peer, tag, &request), &request,
+               peer);
+}
+
+void t_ranks_all_reduce(t_ranks_call *call, const void *from, void *to, int64_t count, torshc_dtype type) {
+    void *request = NULL;
+    if (fits(call, count))
+        finish(call, call->ranks->iallreduce(call->ranks->context, from, to, (size_t)count, type, &request), &request,
+               -1);
+}
+
+void t_ranks_all_gather(t_ranks_call *call, const void *from, void *to, int64_t bytes) {
+    void *request = NULL;
+    if (fits(call, bytes))
+        finish(call, call->ranks->iallgather(call->ranks->context, from, to, (size_t)bytes, &request), &request, -1);
+}

@@ -1,0 +1,84 @@
+"""A model that several processes share, as text and as JSON: what each rank has, and what goes between them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from ..pipeline.ranks import Ranks, exchanges_of
+from .columns import Column, table
+from .data import Explanation, explain
+from .escaping import printable
+from .sizes import Evaluator, bytes_text, flops_text
+
+_ALL = -1
+
+
+def ranks_json(ranks: Ranks, dims: dict[str, int] | None = None) -> dict[str, Any]:
+    """What the ranks are, and what they exchange in a run."""
+    found = _explained(ranks, dims)
+    return {
+        "ranks": [
+            {
+                "launches": e.launches,
+                "flops": _flops(e),
+                "weights_bytes": e.weights_bytes,
+                "arena_bytes": e.arena_bytes,
+                "fallbacks": list(e.fallbacks),
+            }
+            for e in found
+        ],
+        "exchanges": [
+            {
+                "kind": t.kind,
+                "from": t.source,
+                "to": t.target,
+                "name": t.name,
+                "dims": list(t.dims),
+                "dtype": t.dtype,
+                "bytes": n,
+            }
+            for t, n in zip(exchanges_of(ranks.cut), _bytes(ranks, found[0]), strict=True)
+        ],
+    }
+
+
+def ranks_text(ranks: Ranks, dims: dict[str, int] | None = None) -> str:
+    """Tables of the ranks and of the links between them, at the sizes of `explain`."""
+    found = _explained(ranks, dims)
+    columns = [Column("rank", 5), Column("launches", 9, right=True), Column("operations", 12, right=True)]
+    columns += [Column("weights", 12, right=True), Column("arena", 12, right=True)]
+    rows = [
+        [str(k), str(e.launches), flops_text(_flops(e)), bytes_text(e.weights_bytes), bytes_text(e.arena_bytes)]
+        for k, e in enumerate(found)
+    ]
+    links: dict[tuple[int, int, str], int] = {}
+    counts = Counter[tuple[int, int, str]]()
+    for t, n in zip(ranks.cut.transfers, _bytes(ranks, found[0]), strict=True):
+        link = (t.source, t.target, t.kind)
+        links[link] = links.get(link, 0) + n
+        counts[link] += 1
+    between = [Column("between", 16), Column("operator", 12), Column("number", 8, right=True)]
+    between += [Column("bytes a run", 14, right=True)]
+    more = [
+        ["all ranks" if source == _ALL else f"{source} -> {target}", kind, str(counts[source, target, kind]), bytes_text(n)]
+        for (source, target, kind), n in links.items()
+    ]
+    lines = [*table(columns, rows), "", *table(between, more)]
+    if found[0].dims:
+        lines.append(f"at {', '.join(f'{printable(name)}={size}' for name, size in found[0].dims.items())}")
+    return "\n".join(lines) + "\n"
+
+
+def _explained(ranks: Ranks, dims: dict[str, int] | None) -> list[Explanation]:
+    return [explain(c, dims or {}) for c in ranks.compilations]
+
+
+def _flops(e: Explanation) -> int:
+    return sum(k.flops for g in e.groups for k in g.kernels)
+
+
+def _bytes(ranks: Ranks, shown: Explanation) -> list[int]:
+    """Bytes that a rank gives in each exchange."""
+    at = Evaluator(shown.dims)
+    return [at.integer(t.nbytes) or 0 for t in ranks.cut.transfers]

@@ -1,0 +1,1 @@
+"""Operators that exchange tensors between the ranks that share a model."""

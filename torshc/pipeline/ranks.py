@@ -1,0 +1,138 @@
+"""A model that several processes share: cut into ranks, of which each becomes a bundle of its own in one."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from .._version import __version__
+from ..base.budget import spending
+from ..base.clock import Observer
+from ..base.errors import ConfigError, UnsupportedError
+from ..base.manifest import FILE, ExchangeInfo, RankInfo, RanksManifest
+from ..base.options import CompileOptions
+from ..bundle.names import prefix_of
+from ..bundle.package import BundleWriter, file_sha256
+from ..bundle.ranks import add_mpi, rank_folder
+from ..expr import Expr, as_int, to_text
+from ..formats import load_graph
+from ..graph import Graph
+from ..ops import CustomOperators
+from ..plan.partition import drop_unneeded, is_plain
+from ..sharding import Cut, Sharding, cut_stages, read_sharding
+from .compilation import Compilation
+from .compiler import compile_model, prepare
+
+_ALONE = ("train", "specialize", "observed", "named_weights", "kernels", "isa")  # options that ranks do not have
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """A model that several processes share.
+
+    Attributes:
+        compilations: of each rank.
+        cut: the graphs that they were made of, and what ranks exchange.
+        warnings: what is amiss with the bundle.
+    """
+
+    compilations: tuple[Compilation, ...]
+    cut: Cut
+    warnings: tuple[str, ...] = ()
+
+
+def prepare_ranks(
+    source: str | Path | bytes | Graph, options: CompileOptions, observer: Observer | None = None
+) -> Ranks:
+    """As :func:`prepare`, for each rank.
+
+    Raises:
+        TorshcError: a member of the family, by cause.
+    """
+    cut = cut_model(source, options)
+    each = _of_a_rank(options)
+    return Ranks(tuple(prepare(graph, each, observer) for graph in cut.graphs), cut)
+
+
+def compile_ranks(
+    source: str | Path | bytes | Graph,
+    out: str | os.PathLike[str],
+    options: CompileOptions,
+    observer: Observer | None = None,
+) -> Ranks:
+    """Compile a model for several processes and write a bundle with a bundle for each.
+
+    Args:
+        source: path or bytes of an ONNX or JSON model, or a graph.
+        out: the bundle folder; replaced as a whole when it is one already.
+
+    Raises:
+        TorshcError: a member of the family, by cause; nothing is left half-written then.
+    """
+    if options.emit != "bundle":
+        raise ConfigError(f"--shard with --emit {options.emit}", "leave --emit out: a bundle of bundles is written")
+    cut = cut_model(source, options)
+    each = dataclasses.replace(_of_a_rank(options), prefix=options.prefix or prefix_of(Path(out)))
+    done, infos = list[Compilation](), list[RankInfo]()
+    with BundleWriter(Path(out)) as bundle:
+        for k, graph in enumerate(cut.graphs):
+            folder = bundle.folder / rank_folder(k)
+            done.append(compile_model(graph, folder, each, observer))
+            infos.append(RankInfo(rank_folder(k), done[-1].weights_bytes, file_sha256(folder / FILE)))
+        lacking = add_mpi(bundle)
+        bundle.commit(RanksManifest(__version__, done[0].name, each.prefix, tuple(infos), exchanges_of(cut)).to_json())
+    warnings = (
+        [f"{lacking}, so nothing starts MPI: install it (libopenmpi-dev), then sh {Path(out) / 'mpi' / 'build.sh'}"]
+        if lacking
+        else []
+    )
+    return Ranks(tuple(done), cut, tuple(warnings))
+
+
+def cut_model(source: str | Path | bytes | Graph, options: CompileOptions) -> Cut:
+    """The graphs of the ranks of a model, as the file that is named in the options says.
+
+    Raises:
+        ConfigError: the file is wrong, or names what the model does not have; or options do not go with it.
+        UnsupportedError: the model's sizes or steps are known only in a run.
+    """
+    assert options.shard is not None
+    if options.target != "c":
+        raise ConfigError(f"--shard with --target {options.target}", "ranks are processes: use --target c")
+    for name in _ALONE:
+        if getattr(options, name):
+            raise ConfigError(f"--shard with --{name.replace('_', '-')}", "leave one of them out")
+    sharding = read_sharding(options.shard)
+    with spending(options.budget):
+        graph = source
+        if not isinstance(graph, Graph):
+            graph = load_graph(graph, options.shapes or None, None, frozenset(), CustomOperators(options.ops))
+        drop_unneeded(graph)
+        if not is_plain(graph):
+            found = [n.describe() for n in graph.nodes if n.op.family == "host"] or ["the model"]
+            why = "sizes or contents are known only in a run, which no rank can have"
+            raise UnsupportedError([f"{who}: {why}" for who in found], "pin the inputs' shapes with --shapes")
+        return _cut(graph, sharding)
+
+
+def _cut(graph: Graph, sharding: Sharding) -> Cut:
+    return cut_stages(graph, sharding.stages)
+
+
+def exchanges_of(cut: Cut) -> tuple[ExchangeInfo, ...]:
+    """What ranks exchange, for the manifest."""
+    return tuple(
+        ExchangeInfo(t.kind, t.source, t.target, t.name, t.type.dtype.name, tuple(map(_size, t.type.shape)))
+        for t in cut.transfers
+    )
+
+
+def _size(e: Expr) -> int | str:
+    known = as_int(e)
+    return to_text(e) if known is None else known
+
+
+def _of_a_rank(options: CompileOptions) -> CompileOptions:
+    return dataclasses.replace(options, shard=None, ops=(), shapes={})

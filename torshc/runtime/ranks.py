@@ -1,0 +1,143 @@
+"""Models that several processes share: which of them this process is, and its bundle.
+
+Processes exchange messages by MPI, which libtorshc_mpi.so of the bundle brings as a table of functions (``torshc_ranks``
+of ``model.h``), or by a table of the caller's own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+from ctypes import c_double, c_int32, c_uint32, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torshc.base.errors import BundleError
+from torshc.base.manifest import FILE, MPI_LIBRARY, RANKS_FORMAT, RANKS_VERSION, RanksManifest, manifest_hash
+
+from .manifest import REMEDY, reader_of, require_plain
+
+_MOST = 64 << 20  # bytes of a manifest
+_FUNCTION = "torshc_mpi_ranks"
+
+
+class _Table(ctypes.Structure):
+    """The first fields of ``torshc_ranks``."""
+
+    _fields_ = (
+        ("size", c_uint32),
+        ("rank", c_int32),
+        ("count", c_int32),
+        ("broken", c_int32),
+        ("seconds", c_double),
+        ("context", c_void_p),
+    )
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where this process is among those that share a model.
+
+    Attributes:
+        rank, count: which of how many.
+        table: address of the table of functions.
+        folder: the bundle of the rank.
+    """
+
+    rank: int
+    count: int
+    table: int
+    folder: Path
+
+
+def has_ranks(folder: Path) -> bool:
+    """Whether a bundle is for several processes."""
+    try:
+        with (folder / FILE).open("rb") as file:
+            return b'"' + RANKS_FORMAT.encode() + b'"' in file.read(64)
+    except OSError:
+        return False
+
+
+def place_of(folder: Path, table: int | None) -> Place:
+    """Where this process is among the ranks of a bundle.
+
+    Args:
+        table: address of a ``torshc_ranks``; None for that of MPI.
+
+    Raises:
+        BundleError: the bundle was altered, there is no MPI, or there are more or fewer processes than ranks.
+    """
+    manifest = _read(folder)
+    if table is None:
+        table = _start_mpi(folder)
+    found = _Table.from_address(table)
+    rank, count = int(found.rank), int(found.count)
+    wanted = len(manifest.ranks)
+    if count != wanted:
+        raise BundleError(
+            f"{folder} is cut into {wanted} ranks; the world has {count}",
+            f"start {wanted} processes: mpirun -n {wanted} COMMAND",
+        )
+    if not 0 <= rank < count:
+        raise BundleError(f"the table of ranks says that this is rank {rank} of {count}", "count from 0")
+    info = manifest.ranks[rank]
+    if info.folder != f"rank{rank}":
+        raise BundleError(f"{folder} has rank {rank} in {info.folder[:80]!r}", REMEDY)
+    own = folder / info.folder
+    require_plain(own / FILE)
+    try:
+        sha256 = hashlib.sha256((own / FILE).read_bytes()).hexdigest()
+    except OSError as error:
+        raise BundleError(f"cannot read {own / FILE}: {error.strerror or error}", REMEDY) from error
+    if sha256 != info.manifest_sha256:
+        raise BundleError(f"{own} belongs to another bundle: its manifest is not the one that {FILE} names", REMEDY)
+    return Place(rank, count, table, own)
+
+
+def _read(folder: Path) -> RanksManifest:
+    path = folder / FILE
+    require_plain(path)
+    try:
+        if path.stat().st_size > _MOST:
+            raise BundleError(f"{path} is too large to be a manifest", REMEDY)
+        body: Any = json.loads(path.read_bytes())
+    except OSError as error:
+        raise BundleError(f"cannot read {path}: {error.strerror or error}", REMEDY) from error
+    except (ValueError, RecursionError) as error:
+        raise BundleError(f"{path} is not JSON: {error}", REMEDY) from error
+    if not isinstance(body, dict) or body.get("format") != RANKS_FORMAT or body.get("format_version") != RANKS_VERSION:
+        raise BundleError(f"{path} is not a manifest that this torshc reads", REMEDY)
+    digest = body.pop("sha256", None)
+    try:
+        if digest != manifest_hash(body):
+            raise BundleError(f"{path} was altered: its sha256 does not match", REMEDY)
+        found: RanksManifest = reader_of(RanksManifest)(body)
+    except (KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        raise BundleError(f"{path} lacks a field or has one of another type: {error}", REMEDY) from error
+    return found
+
+
+def _start_mpi(folder: Path) -> int:
+    """The table of MPI, which is started unless it has been."""
+    path = folder / MPI_LIBRARY
+    script = folder / "mpi" / "build.sh"
+    if not path.exists():
+        raise BundleError(
+            f"{folder} has no {MPI_LIBRARY}: mpicc was not there when it was compiled",
+            f"install MPI (libopenmpi-dev), then: sh {script}",
+        )
+    require_plain(path)
+    try:
+        library = ctypes.CDLL(os.fspath(path), mode=os.RTLD_NOW | os.RTLD_GLOBAL)  # MPI's own parts look for it
+        function = getattr(library, _FUNCTION)
+    except (OSError, AttributeError) as error:
+        raise BundleError(f"cannot load {path}: {error}", f"build it for the MPI that is here: sh {script}") from error
+    function.restype = c_void_p
+    table = function()
+    if not table:
+        raise BundleError("MPI does not start", "start the processes with mpirun")
+    return int(table)

@@ -1,0 +1,7 @@
+"""A model over several processes: the file that says how (`config.py`), and the graph of each rank."""
+
+from .config import Sharding, read_sharding
+from .cut import Cut, Transfer
+from .stages import cut_stages
+
+__all__ = ["Cut", "Sharding", "Transfer", "cut_stages", "read_sharding"]

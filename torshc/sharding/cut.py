@@ -1,0 +1,128 @@
+"""The graphs of ranks that send each other tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..expr import Expr
+from ..graph import Builder, Graph, Node, TensorType, Value
+from ..ops.core.bounds import EXCHANGE
+from ..ops.ranks.collectives import Collective, Recv, Send
+
+@dataclass(frozen=True)
+class Transfer:
+    """A tensor that a rank sends to another, or that all exchange.
+
+    Attributes:
+        source, target: the ranks; -1 for all of them.
+        kind: the operator's name ("Send", "AllReduce").
+        name: the model's name of the tensor, or of the node that makes it.
+        type: of what each rank gives.
+    """
+
+    source: int
+    target: int
+    kind: str
+    name: str
+    type: TensorType
+
+    @property
+    def nbytes(self) -> Expr:
+        """Bytes that a rank gives."""
+        return self.type.nbytes
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A model as the graphs of its ranks, and what these exchange in a run, in order."""
+
+    graphs: tuple[Graph, ...]
+    transfers: tuple[Transfer, ...]
+
+
+class RankGraph:
+    """The graph of a rank in the making; it has the inputs and outputs of the whole model.
+
+    Args:
+        whole: the model.
+        rank, ranks: which of how many this is.
+
+    Attributes:
+        graph: the graph.
+        there: what stands here for a value of the model.
+        builder: adds nodes to it.
+    """
+
+    def __init__(self, whole: Graph, rank: int, ranks: int) -> None:
+        self.whole, self.graph = whole, whole.child(whole.name)
+        self.graph.rank, self.graph.ranks = rank, ranks
+        self.builder = Builder(self.graph)
+        self.there: dict[Value, Value] = {v: v.copy() for v in whole.inputs}
+        self.graph.declare_inputs(self.there.values())
+        self.graph.sources = {n: replace(s, value=self.there[s.value]) for n, s in whole.sources.items()}
+        self.graph.constraints = list(whole.constraints)
+        self.graph.choices = list(whole.choices)
+        self.graph.custom = whole.custom
+        self.graph.file_sha256 = whole.file_sha256
+        self.graph.warnings = list(whole.warnings) if rank == 0 else []
+        self._token = self.graph.constant(np.zeros((), np.bool_))
+
+    def get(self, v: Value) -> Value:
+        """What stands for a value of the model; constants are shared."""
+        return v if v.const is not None else self.there[v]
+
+    def copy(self, node: Node) -> None:
+        """Make a node of the model here."""
+        outputs = {v: v.copy() for v in node.outputs}
+        self.graph.nodes.append(
+            node.copy((None if v is None else self.get(v) for v in node.inputs), outputs.values())
+        )
+        self.there |= outputs
+
+    def exchange(self, op: Collective, *operands: Value, name: str = "") -> list[Value]:
+        """Make an exchange behind the one before it; its results without the token."""
+        *results, self._token = self.builder.add(op, (*operands, self._token), name)
+        return results
+
+    def send(self, v: Value, peer: int, tag: int) -> None:
+        """Send what stands for a value of the model."""
+        self.exchange(Send(peer, tag), self.get(v), name=name_of(v))
+
+    def receive(self, v: Value, peer: int, tag: int) -> None:
+        """Receive what stands for a value of the model from now on."""
+        (self.there[v],) = self.exchange(Recv(peer, tag, v.dtype.name, v.shape), name=name_of(v))
+        self.there[v].name, self.there[v].data = v.name, v.data
+
+    def finish(self, results: Iterable[Value], demands: Mapping[Value, str]) -> Graph:
+        """The graph with these outputs, which refuses runs as is demanded."""
+        for v, what in demands.items():
+            self.graph.demand(v, what)
+        if self._token.const is None:
+            self.graph.demand(self._token, EXCHANGE)
+        self.graph.declare_outputs(results, self.whole.output_names[: len(self.whole.results)])
+        return self.graph
+
+
+def name_of(v: Value) -> str:
+    """What a model calls a value: its name, or that of the node that makes it."""
+    return v.name or (v.producer.name if v.producer is not None else "") or f"value {v.id}"
+
+
+def demands_of(graph: Graph) -> dict[Value, str]:
+    """What a graph demands of values."""
+    return dict(zip(graph.outputs[len(graph.results) :], graph.demands, strict=True))
+
+
+def cone(v: Value) -> list[Node]:
+    """The nodes that a value is made by, and what these read."""
+    found: dict[Node, None] = {}
+    pending = [v]
+    while pending:
+        node = pending.pop().producer
+        if node is not None and node not in found:
+            found[node] = None
+            pending += node.operands
+    return list(found)

@@ -1,0 +1,179 @@
+"""Stages of a model one behind the other, each a rank: what a stage makes for a later one, it sends there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import accumulate
+
+from ..base.errors import ConfigError
+from ..expr import as_int
+from ..graph import Graph, Node, Value
+from ..passes.config import Problems
+from .config import Stages
+from .cut import Cut, RankGraph, Transfer, cone, demands_of, name_of
+
+EVERYWHERE = -1  # the stage of what every rank computes for itself
+NEAR = 0.05  # of all weights, how far a cut may be from where stages have equally many
+
+
+def cut_stages(graph: Graph, stages: Stages) -> Cut:
+    """The graphs of the stages of a model.
+
+    Every rank takes all inputs of the model and gives all its outputs, which their stages send to the others. What
+    depends on constants alone, and the checks of indices among inputs, every rank computes for itself.
+
+    Raises:
+        ConfigError: a name that the model does not have, a stage without nodes, or one that feeds an earlier one.
+    """
+    own = _everywhere(graph)
+    rest = [n for n in graph.nodes if n not in own]
+    stage = _by_names(rest, stages) if stages.names else _by_weights(rest, stages)
+    stage |= dict.fromkeys(own, EVERYWHERE)
+    _require_forward(graph, stage, stages)
+    users = graph.users()
+    ranks = [RankGraph(graph, r, stages.count) for r in range(stages.count)]
+    transfers: list[Transfer] = []
+
+    def send(v: Value, source: int, targets: set[int]) -> None:
+        for target in sorted(targets - {source}):
+            ranks[source].send(v, target, len(transfers))
+            ranks[target].receive(v, source, len(transfers))
+            transfers.append(Transfer(source, target, "Send", name_of(v), v.type))
+
+    # All ranks make their exchanges in the order of the model's nodes, so that none waits for one that waits for it.
+    for node in graph.nodes:
+        here = stage[node]
+        for rank in ranks if here == EVERYWHERE else [ranks[here]]:
+            rank.copy(node)
+        for v in node.outputs if here != EVERYWHERE else ():
+            send(v, here, {stage[n] for n in users.get(v, ())} - {EVERYWHERE})
+    for v in dict.fromkeys(graph.results):
+        made = stage.get(v.producer, EVERYWHERE) if v.producer is not None else EVERYWHERE
+        if made != EVERYWHERE:
+            send(v, made, {r for r in range(stages.count) if v not in ranks[r].there})
+    demands = demands_of(graph)
+    done = []
+    for k, rank in enumerate(ranks):
+        mine = {rank.get(v): what for v, what in demands.items() if v.producer and stage[v.producer] in (EVERYWHERE, k)}
+        done.append(rank.finish([rank.get(v) for v in graph.results], mine))
+    return Cut(tuple(done), tuple(transfers))
+
+
+def _everywhere(graph: Graph) -> set[Node]:
+    """What every rank computes: what depends on constants alone, and light checks that runs are refused by."""
+    found: set[Node] = set()
+    for node in graph.nodes:
+        if all(v.const is not None or v.producer in found for v in node.operands):
+            found.add(node)
+    for v in demands_of(graph):
+        nodes = cone(v)
+        weights = sum(c.const.nbytes for n in nodes for c in n.operands if c.const is not None)
+        if not any(n.op.heavy for n in nodes) and weights < 1 << 16:
+            found.update(nodes)
+    return found
+
+
+def _names(node: Node) -> list[str]:
+    return [name for name in (node.name, *(v.name for v in node.outputs)) if name]
+
+
+def _by_names(nodes: list[Node], stages: Stages) -> dict[Node, int]:
+    """The stage of each node as names say; what they do not name goes with the latest that it reads of.
+
+    Raises:
+        ConfigError: names that no node has, or that several stages have.
+    """
+    known = {name for n in nodes for name in _names(n)}
+    named: dict[str, int] = {}
+    problems = Problems()
+    for k, choices in enumerate(stages.names):
+        for choice in choices:
+            with problems.gather():
+                for name in sorted(choice.among(known)):
+                    if named.setdefault(name, k) != k:
+                        raise ConfigError(
+                            f"{choice.where}: {name!r} is in stage {named[name]} and, by {choice.text!r}, in stage {k}",
+                            "name it in one of them",
+                        )
+    problems.settle()
+    stage: dict[Node, int] = {}
+    for n in nodes:
+        found = [named[name] for name in _names(n) if name in named]
+        latest = max((stage.get(v.producer, 0) for v in n.operands if v.producer is not None), default=0)
+        stage[n] = max(found) if found else latest
+    return stage
+
+
+def _by_weights(nodes: list[Node], stages: Stages) -> dict[Node, int]:
+    """Stages of about equally many bytes of weights, cut where the least has to be sent.
+
+    Raises:
+        ConfigError: there are fewer nodes than stages.
+    """
+    if len(nodes) < stages.count:
+        raise ConfigError(
+            f"{stages.where}: {stages.count} stages of a model of {len(nodes)} nodes", "ask for fewer stages"
+        )
+    seen: set[Value] = set()
+    weights = []
+    for n in nodes:
+        fresh = {v for v in n.operands if v.const is not None} - seen
+        seen |= fresh
+        weights.append(sum(v.const.nbytes for v in fresh if v.const is not None))
+    before = [0, *accumulate(weights)]  # bytes of the nodes before each place
+    sent = _bytes_across(nodes)
+    total, first, cuts = before[-1] or 1, 1, list[int]()
+    for k in range(1, stages.count):
+        last = len(nodes) - (stages.count - k)
+        aim = total * k / stages.count
+        places = range(first, last + 1)
+        nearest = min(abs(before[p] - aim) for p in places)
+        cuts.append(
+            min(
+                (p for p in places if abs(before[p] - aim) <= nearest + NEAR * total),
+                key=lambda p: (sent[p], abs(before[p] - aim)),
+            )
+        )
+        first = cuts[-1] + 1
+    return {n: sum(p <= i for p in cuts) for i, n in enumerate(nodes)}
+
+
+def _bytes_across(nodes: list[Node]) -> list[int]:
+    """Bytes of what the nodes before each place make and those behind it read; symbols count as 1."""
+    number = {n: i for i, n in enumerate(nodes)}
+    last: dict[Value, int] = {}
+    for i, n in enumerate(nodes):
+        last |= {v: i for v in n.operands if v.producer in number}
+    change = [0] * (len(nodes) + 1)
+    for v, end in last.items():
+        assert v.producer is not None
+        size = v.dtype.size * math.prod(as_int(d) or 1 for d in v.shape)
+        change[number[v.producer] + 1] += size
+        change[end + 1] -= size
+    return list(accumulate(change))
+
+
+def _require_forward(graph: Graph, stage: Mapping[Node, int], stages: Stages) -> None:
+    """Refuse stages without nodes, and those that feed earlier ones.
+
+    Raises:
+        ConfigError: with all of them.
+    """
+    problems = Problems()
+    for n in graph.nodes:
+        for v in n.operands:
+            source = stage[v.producer] if v.producer is not None else EVERYWHERE
+            with problems.gather():
+                if stage[n] != EVERYWHERE and source > stage[n]:
+                    assert v.producer is not None
+                    raise ConfigError(
+                        f"{stages.where}: {n.describe()} of stage {stage[n]} reads what {v.producer.describe()} of stage"
+                        f" {source} makes",
+                        "a stage feeds later ones only: name the first node in that stage too, or the second in the first",
+                    )
+    for k in range(stages.count):
+        with problems.gather():
+            if k not in stage.values():
+                raise ConfigError(f"{stages.where}: stage {k} has no nodes", "name some of the model's, or ask for fewer stages")
+    problems.settle()
