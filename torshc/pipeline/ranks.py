@@ -21,7 +21,7 @@ from ..formats import load_graph
 from ..graph import Graph
 from ..ops import CustomOperators
 from ..plan.partition import drop_unneeded, is_plain
-from ..sharding import Cut, Sharding, cut_stages, read_sharding
+from ..sharding import Cut, Sharding, cut_stages, read_sharding, split_tensors
 from .compilation import Compilation
 from .compiler import compile_model, prepare
 
@@ -118,7 +118,10 @@ def cut_model(source: str | Path | bytes | Graph, options: CompileOptions) -> Cu
 
 
 def _cut(graph: Graph, sharding: Sharding) -> Cut:
-    return cut_stages(graph, sharding.stages)
+    if sharding.stages is not None:
+        return cut_stages(graph, sharding.stages)
+    assert sharding.tensors is not None
+    return split_tensors(graph, sharding.tensors)
 
 
 def exchanges_of(cut: Cut) -> tuple[ExchangeInfo, ...]:

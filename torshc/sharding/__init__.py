@@ -3,5 +3,6 @@
 from .config import Sharding, read_sharding
 from .cut import Cut, Transfer
 from .stages import cut_stages
+from .tensors import split_tensors
 
-__all__ = ["Cut", "Sharding", "Transfer", "cut_stages", "read_sharding"]
+__all__ = ["Cut", "Sharding", "Transfer", "cut_stages", "read_sharding", "split_tensors"]

@@ -5,6 +5,12 @@ stages: 2                       # by the bytes of weights; or a list, of each st
 stages:
   - embedding*
   - ["layer.2/*", "layer.3/*"]
+
+tensors:                        # or: all ranks compute all nodes, with their parts of weights
+  ranks: 4
+  split:
+    - {names: "*.c_attn.weight", axis: 1, parts: 3}
+    - {names: "*.c_fc.weight", axis: 1}
 """
 
 from __future__ import annotations
@@ -18,8 +24,9 @@ from typing import Any
 from ..base.errors import ConfigError, did_you_mean
 from ..passes.config import Item, Problems, read_yaml
 
-KEYS = ("stages",)
+KEYS = ("stages", "tensors")
 RANKS_MOST = 1024
+SIZE_MOST = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -63,21 +70,57 @@ class Stages:
 
 
 @dataclass(frozen=True)
+class SplitRule:
+    """Which weights are split, and along which axis.
+
+    Attributes:
+        names: of weights, or of products, by their nodes' names or those of their results.
+        axis: of the weights; negative from the end.
+        parts: of how many equal sections of the axis, or sections of which lengths, each rank has its part: 3 where one
+            product makes queries, keys and values.
+        where: file and line.
+    """
+
+    names: Choice
+    axis: int
+    parts: int | tuple[int, ...] = 1
+    where: str = ""
+
+    def sections(self, size: int) -> tuple[int, ...]:
+        """The sections of an axis of this length; their sum is another where they do not fit."""
+        if isinstance(self.parts, tuple):
+            return self.parts
+        return (size // self.parts,) * self.parts
+
+
+@dataclass(frozen=True)
+class TensorParallel:
+    """All ranks compute all nodes, with their parts of weights.
+
+    Attributes:
+        ranks: how many there are.
+        rules: which weights are split; of those that name one, the first counts.
+        where: file and line.
+    """
+
+    ranks: int
+    rules: tuple[SplitRule, ...]
+    where: str = ""
+
+
+@dataclass(frozen=True)
 class Sharding:
-    """How a model is cut into ranks.
+    """How a model is cut into ranks: in one of these ways.
 
     Attributes:
         stages: stages one behind the other.
+        tensors: parts of weights.
         file: where it was read.
     """
 
-    stages: Stages
+    stages: Stages | None = None
+    tensors: TensorParallel | None = None
     file: str = ""
-
-    @property
-    def ranks(self) -> int:
-        """How many processes share the model."""
-        return self.stages.count
 
 
 def read_sharding(path: Path) -> Sharding:
@@ -90,7 +133,9 @@ def read_sharding(path: Path) -> Sharding:
     problems, found = Problems(), dict[str, Any]()
     with problems.gather():
         items = top.mapping(KEYS)
-        if not items:
+        if len(items) != 1:
+            if items:
+                raise top.error("stages and tensors at once", "cut the model in one of these ways")
             raise top.error("nothing says how the model is cut", f"one of: {', '.join(KEYS)}")
         for key, item in items.items():
             with problems.gather():
@@ -119,4 +164,23 @@ def _choices(item: Item) -> Iterable[Choice]:
     return [Choice(i.text(), _place(i)) for i in items]
 
 
-_READERS = {"stages": _stages}
+def _tensors(item: Item) -> TensorParallel:
+    items = item.mapping(("ranks", "split"), required=("ranks", "split"))
+    rules = [_split_rule(i) for i in items["split"].sequence()]
+    if not rules:
+        raise items["split"].error("nothing is split", "name weights or products of the model, or patterns of them")
+    return TensorParallel(items["ranks"].integer(2, RANKS_MOST), tuple(rules), _place(item))
+
+
+def _split_rule(item: Item) -> SplitRule:
+    items = item.mapping(("names", "axis", "parts"), required=("names", "axis"))
+    parts: int | tuple[int, ...] = 1
+    if "parts" in items:
+        given = items["parts"]
+        several = isinstance(given.value, list)
+        parts = tuple(i.integer(1, SIZE_MOST) for i in given.sequence()) if several else given.integer(1, RANKS_MOST)
+    names = items["names"]
+    return SplitRule(Choice(names.text(), _place(names)), items["axis"].integer(-8, 7), parts, _place(item))
+
+
+_READERS = {"stages": _stages, "tensors": _tensors}

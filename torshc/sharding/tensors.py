@@ -1,0 +1,282 @@
+"""Tensor parallelism: every rank computes all nodes, with its part of some weights.
+
+Where weights are split, what follows is split as rules say (`layout.py`). What no rule splits is whole on every rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..base.errors import ConfigError, UnsupportedError
+from ..expr import BF16, F16, F32, DType, const
+from ..graph import Graph, Node, Value
+from ..ops import REGISTRY
+from ..ops.ranks.collectives import SUMMED, AllGather, AllReduce
+from ..ops.tensor.parts import Slice, Split
+from ..ops.tensor.view import Concat, Reshape, Transpose
+from ..passes.config import Problems
+from .config import SplitRule, TensorParallel
+from .cut import Cut, RankGraph, Transfer, demands_of, name_of
+from .layout import Axis, Layout, way_of
+
+
+def split_tensors(graph: Graph, plan: TensorParallel) -> Cut:
+    """The graphs of ranks that share the weights of a model. All take all its inputs and give all its outputs.
+
+    Raises:
+        ConfigError: a name that the model does not have, or an axis that cannot be split.
+        UnsupportedError: a sum over ranks of a type that has none.
+    """
+    splitter = _Splitter(graph, plan.ranks)
+    splitter.layout.update(_weights(graph, plan))
+    uses = _uses(graph, plan)
+    for node in graph.nodes:
+        splitter.compute(node, uses.get(node, {}))
+    return splitter.finish()
+
+
+class _Splitter:
+    """The graphs of all ranks in the making.
+
+    Attributes:
+        layout: of values of the model; those that are not there are whole.
+    """
+
+    def __init__(self, graph: Graph, count: int) -> None:
+        self.graph, self.count = graph, count
+        self.ranks = [RankGraph(graph, r, count) for r in range(count)]
+        self.layout: dict[Value, Axis] = {}
+        self.transfers: list[Transfer] = []
+        self._made: dict[tuple[Value, Layout], list[Value]] = {}  # in layouts that they do not have of themselves
+
+    def compute(self, node: Node, uses: dict[Value, Axis]) -> None:
+        """Make a node on every rank.
+
+        Args:
+            uses: layouts of constants as this node alone reads them.
+        """
+        known = {**self.layout, **uses}
+        layouts = [None if v is None else known.get(v) for v in node.inputs]
+        way = way_of(node, layouts, self.count) if any(layouts) else None
+        if way is None:
+            for v in node.operands:
+                self._require(v, None)
+            whole = [{v: self._in(v, None)[k] for v in node.operands} for k in range(self.count)]
+            for rank, there in zip(self.ranks, whole, strict=True):
+                self._add(rank, node, node.op, [None if v is None else there[v] for v in node.inputs])
+            return
+        operands = [
+            [None] * self.count if v is None else self._in(v, want)
+            for v, want in zip(node.inputs, way.wants, strict=False)
+        ]
+        for k, rank in enumerate(self.ranks):
+            self._add(rank, node, way.op, [each[k] for each in operands])
+        self.layout |= {v: x for v, x in zip(node.outputs, way.gives, strict=True) if x is not None}
+        if way.summed:
+            self._sum(node)
+        if way.added is not None:
+            term, factor = way.added
+            for rank, x in zip(self.ranks, self._in(term, None), strict=True):
+                if factor != 1.0:
+                    x = rank.builder.one(REGISTRY["", "Mul"](), x, rank.builder.constant(factor, like=x))
+                rank.there[node.output] = rank.builder.one(REGISTRY["", "Add"](), rank.there[node.output], x)
+
+    def finish(self) -> Cut:
+        """The graphs, with whole outputs."""
+        demands = demands_of(self.graph)
+        results = [self._in(v, None) for v in self.graph.results]
+        faults = {v: self._in(v, None) for v in demands}
+        done = [
+            rank.finish([each[k] for each in results], {faults[v][k]: what for v, what in demands.items()})
+            for k, rank in enumerate(self.ranks)
+        ]
+        return Cut(tuple(done), tuple(self.transfers))
+
+    def _add(self, rank: RankGraph, node: Node, op: object, operands: Sequence[Value | None]) -> None:
+        made = rank.builder.add(op, operands, node.name)  # type: ignore[arg-type]
+        for v, own in zip(node.outputs, made, strict=True):
+            own.name = v.name
+            rank.there[v] = own
+
+    def _require(self, v: Value, want: Layout) -> None:
+        """Note what has to be exchanged before ranks go different ways."""
+        self._in(v, want)
+
+    def _in(self, v: Value, want: Layout) -> list[Value]:
+        """What stands for a value on each rank, in a layout."""
+        have = self.layout.get(v)
+        if (v, want) in self._made:
+            return self._made[v, want]
+        if v.const is not None:
+            found = [rank.get(v) if want is None else _own_constant(rank, v, want) for rank in self.ranks]
+        elif have == want:
+            return [rank.get(v) for rank in self.ranks]
+        elif want is None:
+            assert have is not None
+            found = self._gather(v, have)
+        else:
+            found = [_own_part(rank, x, want) for rank, x in zip(self.ranks, self._in(v, None), strict=True)]
+        self._made[v, want] = found
+        return found
+
+    def _gather(self, v: Value, have: Axis) -> list[Value]:
+        found = []
+        for rank in self.ranks:
+            own = rank.get(v)
+            (parts,) = rank.exchange(AllGather(self.count), own, name=name_of(v))
+            found.append(_joined(rank, parts, have))
+        self.transfers.append(Transfer(-1, -1, "AllGather", name_of(v), self.ranks[0].get(v).type))
+        return found
+
+    def _sum(self, node: Node) -> None:
+        v = node.output
+        for rank in self.ranks:
+            own = rank.get(v)
+            wide = _summed_as(node, own.dtype)
+            own = own if wide is own.dtype else rank.builder.one(REGISTRY["", "Cast"](wide), own)  # type: ignore[call-arg]
+            (total,) = rank.exchange(AllReduce(), own, name=node.name)
+            if wide is not v.dtype:
+                total = rank.builder.one(REGISTRY["", "Cast"](v.dtype), total)  # type: ignore[call-arg]
+            total.name = v.name
+            rank.there[v] = total
+        self.transfers.append(Transfer(-1, -1, "AllReduce", name_of(v), v.type))
+
+
+def _summed_as(node: Node, dtype: DType) -> DType:
+    """The type in which ranks add up their parts.
+
+    Raises:
+        UnsupportedError: there is none.
+    """
+    if dtype in (F16, BF16):
+        return F32
+    if dtype not in SUMMED:
+        raise UnsupportedError(
+            [f"{node.describe()} is split over its sum, and ranks do not add up {dtype!r}"],
+            "leave its weight whole in the file that --shard names",
+        )
+    return dtype
+
+
+def _own_constant(rank: RankGraph, v: Value, want: Axis) -> Value:
+    """A rank's part of a weight."""
+    assert v.const is not None
+    pieces, at = [], 0
+    for size in want.sections:
+        each = size // rank.graph.ranks
+        pieces.append(np.take(v.const, np.arange(at + rank.graph.rank * each, at + (rank.graph.rank + 1) * each), want.axis))
+        at += size
+    array = np.ascontiguousarray(np.concatenate(pieces, want.axis))
+    array.flags.writeable = False
+    made = rank.graph.constant(array, v.name)
+    made.type = type(v.type)(v.dtype, made.type.shape)
+    return made
+
+
+def _own_part(rank: RankGraph, x: Value, want: Axis) -> Value:
+    """A rank's part of what every rank has."""
+    pieces, at = [], 0
+    for size in want.sections:
+        each = size // rank.graph.ranks
+        zeros = [const(0)] * x.type.rank
+        starts = [const(at + rank.graph.rank * each) if k == want.axis else z for k, z in enumerate(zeros)]
+        sizes = [const(each) if k == want.axis else d for k, d in enumerate(x.shape)]
+        pieces.append(rank.builder.one(Slice(tuple(starts), tuple(sizes), (1,) * x.type.rank), x))
+        at += size
+    return pieces[0] if len(pieces) == 1 else rank.builder.one(Concat(want.axis), *pieces)
+
+
+def _joined(rank: RankGraph, parts: Value, have: Axis) -> Value:
+    """A whole tensor from the parts of all ranks, which lie behind each other along dimension 0."""
+    b, count = rank.builder, rank.graph.ranks
+    pieces = [parts]
+    if len(have.sections) > 1:
+        pieces = b.add(Split(have.axis + 1, tuple(const(s // count) for s in have.sections)), [parts])
+    joined = []
+    for piece, size in zip(pieces, have.sections, strict=True):
+        order = [*range(1, have.axis + 1), 0, *range(have.axis + 1, piece.type.rank)]
+        turned = b.one(Transpose(tuple(order)), piece) if have.axis else piece
+        shape = [*turned.shape[: have.axis], const(size), *turned.shape[have.axis + 2 :]]
+        joined.append(b.one(Reshape(tuple(shape)), turned))
+    return joined[0] if len(joined) == 1 else b.one(Concat(have.axis), *joined)
+
+
+# ---- what the file says ----
+
+
+def _weights(graph: Graph, plan: TensorParallel) -> dict[Value, Axis]:
+    """The layouts of weights that rules name."""
+    weights = {v.name: v for n in graph.nodes for v in n.operands if v.const is not None and v.name}
+    return {
+        weights[name]: axis
+        for name, axis in _matched(plan, {**weights, **_products(graph)}, _axis_of(plan.ranks)).items()
+        if name in weights
+    }
+
+
+def _uses(graph: Graph, plan: TensorParallel) -> dict[Node, dict[Value, Axis]]:
+    """The layouts of weights as nodes read them whose names rules have."""
+    weights = {v.name: v for n in graph.nodes for v in n.operands if v.const is not None and v.name}
+    products = _products(graph)
+    found: dict[Node, dict[Value, Axis]] = {}
+    for name, axis in _matched(plan, {**products, **weights}, _axis_of(plan.ranks)).items():
+        if name not in weights:
+            node = _product_nodes(graph)[name]
+            found.setdefault(node, {})[products[name]] = axis
+    return found
+
+
+def _product_nodes(graph: Graph) -> dict[str, Node]:
+    """The nodes that read one large weight, by their names and those of what they make."""
+    return {
+        name: n
+        for n in graph.nodes
+        if len([v for v in n.operands if v.const is not None and v.type.rank > 1]) == 1
+        for name in (n.name, *(v.name for v in n.outputs))
+        if name
+    }
+
+
+def _products(graph: Graph) -> dict[str, Value]:
+    return {
+        name: next(v for v in n.operands if v.const is not None and v.type.rank > 1)
+        for name, n in _product_nodes(graph).items()
+    }
+
+
+def _axis_of(ranks: int) -> Callable[[SplitRule, str, Value], Axis]:
+    def find(rule: SplitRule, name: str, v: Value) -> Axis:
+        shape = v.type.static_shape or ()
+        if not -len(shape) <= rule.axis < len(shape):
+            raise ConfigError(f"{rule.where}: {name!r} has {len(shape)} dimensions and no axis {rule.axis}", "name another")
+        axis = rule.axis % len(shape)
+        sections = rule.sections(shape[axis])
+        if sum(sections) != shape[axis] or any(s % ranks for s in sections):
+            parts = " + ".join(map(str, sections)) if len(sections) > 1 else str(shape[axis])
+            raise ConfigError(
+                f"{rule.where}: axis {axis} of {name!r} is {shape[axis]} long, which {ranks} ranks cannot share as {parts}",
+                "split another axis, leave it whole, or take a number of ranks that divides it",
+            )
+        return Axis(axis, sections)
+
+    return find
+
+
+def _matched(
+    plan: TensorParallel, known: dict[str, Value], find: Callable[[SplitRule, str, Value], Axis]
+) -> dict[str, Axis]:
+    """The layouts that rules give to names, of which the first that matches counts.
+
+    Raises:
+        ConfigError: with all that is wrong.
+    """
+    problems, found = Problems(), dict[str, Axis]()
+    for rule in plan.rules:
+        with problems.gather():
+            for name in sorted(rule.names.among(known)):
+                if name not in found:
+                    found[name] = find(rule, name, known[name])
+    problems.settle()
+    return found
