@@ -100,8 +100,8 @@ def compile(
         if given_too and options.train is not None:
             raise click.UsageError(f"{flag} compares runs, and with --train there are none")
     if options.shard is not None:
-        for flag, value in (("--verify", verified), ("--with-test", tested), ("--MD", depfile), ("--time", timed)):
-            if value:
+        for flag, asked in (("--verify", verified), ("--with-test", tested), ("--MD", depfile), ("--time", timed)):
+            if asked:
                 raise click.UsageError(f"{flag} is for models that are whole, and --shard cuts")
         for model, out in _places(models, output).items():
             with _naming(model, len(models) > 1):

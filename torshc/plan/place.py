@@ -317,7 +317,7 @@ class _Placer:
     def _push(self, value: Value, base: Value, chain: list[Node]) -> bool:
         """Let the producer store through the views: only when nothing reads what comes before them.
 
-        A scatter does not: it fills its result and changes that in place. Nor does a user's function.
+        A scatter does not: it fills its result and changes that in place. Nor does a user's function, nor an exchange.
         """
         group = self.group_of.get(base.producer) if base.producer is not None else None
         alone = all(len(self.users.get(v, [])) == 1 for n in chain for v in n.operands)
@@ -326,7 +326,7 @@ class _Placer:
             or group.anchor is None
             or id(group) in self.done
             or not alone
-            or group.kind in ("scatter", "custom")
+            or group.kind in ("scatter", "custom", "collective")
         ):
             return False
         if any(n.op.name not in ("Reshape", "Transpose") for n in chain) or base.layout is not None:

@@ -13,10 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ..expr import Expr, as_int, const
 from ..graph import Node, Shape, Value
-from ..ops import REGISTRY, Op
+from ..ops import REGISTRY, Op, Tensor
+from ..ops.core.functions import where
+from ..ops.core.tensor import apply_op
 from ..ops.math.linalg import Gemm, MatMul
 from ..ops.math.reduce import Reduce
 from ..ops.nn.norm import SoftmaxBase
@@ -61,6 +64,7 @@ class Way:
         gives: the layout of each result.
         summed: whether the results of all ranks have to be added up.
         added: what is added to that sum once, and times how much.
+        make: makes the result of a rank of its number and operands, where no single operator does.
     """
 
     wants: tuple[Layout, ...]
@@ -68,6 +72,11 @@ class Way:
     gives: tuple[Layout, ...]
     summed: bool = False
     added: tuple[Value, float] | None = None
+    make: Callable[[int, Sequence[Tensor]], Tensor] | None = None
+
+    def drops(self, v: Value) -> bool:
+        """Whether the operator does not read an operand of the node."""
+        return self.added is not None and v is self.added[0]
 
 
 Rule = Callable[[Node, Sequence[Layout], int], Way | None]
@@ -227,13 +236,27 @@ def _norm(node: Node, layouts: Sequence[Layout], ranks: int) -> Way | None:
 
 @_rule(Gather)
 def _gather(node: Node, layouts: Sequence[Layout], ranks: int) -> Way | None:
-    """Of split rows: each rank has its part of every row that is taken."""
+    """Of split rows, each rank has its part of every row that is taken; of rows that ranks share, one rank has it."""
     data, indices = layouts
     assert isinstance(node.op, Gather)
     axis, rank = node.op.axis % node.operands[0].type.rank, node.operands[1].type.rank
-    if data is None or indices is not None or data.axis == axis:
+    if data is None or indices is not None:
         return None
+    if data.axis == axis:
+        if axis or len(data.sections) > 1:
+            return None
+        make = partial(_take_shared, node.op, data.size, data.size // ranks)
+        return Way((data, None), node.op, (None,), summed=True, make=make)
     return Way((data, None), node.op, (data.at(data.axis + (rank - 1 if data.axis > axis else 0)),))
+
+
+def _take_shared(op: Gather, size: int, own: int, rank: int, operands: Sequence[Tensor]) -> Tensor:
+    """The rows that this rank has, and zeros in place of others, as the sum over all ranks wants them."""
+    table, indices = operands
+    at = where(indices < 0, indices + size, indices) - rank * own
+    here = (at >= 0) & (at < own)
+    rows = apply_op(op, table, where(here, at, 0))
+    return where(here.reshape(*here.shape, *[1] * (table.rank - 1)), rows, 0)
 
 
 @_rule(MatMul)
@@ -269,8 +292,7 @@ def _gemm(node: Node, layouts: Sequence[Layout], ranks: int) -> Way | None:
     for x, axis in ((left, inner[0]), (right, inner[1])):
         if x is not None and x.axis == axis:
             added = None if c is None else (c, op.beta)
-            wants = (x.at(inner[0]), x.at(inner[1]))
-            return Way(wants, replace(op, beta=1.0), (None,), summed=True, added=added)
+            return Way((x.at(inner[0]), x.at(inner[1])), replace(op, beta=1.0), (None,), summed=True, added=added)
     x = left or right
     if x is None or (left and right):
         return None

@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..base.errors import ConfigError, UnsupportedError
-from ..expr import BF16, F16, F32, DType, const
+from ..expr import BF16, F16, F32, DType
 from ..graph import Graph, Node, Value
-from ..ops import REGISTRY
+from ..ops import Tensor
+from ..ops.core.tensor import apply_op
 from ..ops.ranks.collectives import SUMMED, AllGather, AllReduce
-from ..ops.tensor.parts import Slice, Split
-from ..ops.tensor.view import Concat, Reshape, Transpose
+from ..ops.tensor.view import Concat
 from ..passes.config import Problems
 from .config import SplitRule, TensorParallel
 from .cut import Cut, RankGraph, Transfer, demands_of, name_of
-from .layout import Axis, Layout, way_of
+from .layout import Axis, Layout, Way, way_of
 
 
 def split_tensors(graph: Graph, plan: TensorParallel) -> Cut:
@@ -60,28 +60,19 @@ class _Splitter:
         known = {**self.layout, **uses}
         layouts = [None if v is None else known.get(v) for v in node.inputs]
         way = way_of(node, layouts, self.count) if any(layouts) else None
-        if way is None:
-            for v in node.operands:
-                self._require(v, None)
-            whole = [{v: self._in(v, None)[k] for v in node.operands} for k in range(self.count)]
-            for rank, there in zip(self.ranks, whole, strict=True):
-                self._add(rank, node, node.op, [None if v is None else there[v] for v in node.inputs])
-            return
-        operands = [
-            [None] * self.count if v is None else self._in(v, want)
-            for v, want in zip(node.inputs, way.wants, strict=False)
-        ]
+        way = way or Way((None,) * len(node.inputs), node.op, (None,) * len(node.outputs))
+        wanted = zip(node.inputs, (*way.wants, *[None] * len(node.inputs)), strict=False)
+        operands = [[None] * self.count if v is None or way.drops(v) else self._in(v, want) for v, want in wanted]
         for k, rank in enumerate(self.ranks):
-            self._add(rank, node, way.op, [each[k] for each in operands])
+            _make(rank, node, way, [each[k] for each in operands])
         self.layout |= {v: x for v, x in zip(node.outputs, way.gives, strict=True) if x is not None}
         if way.summed:
             self._sum(node)
         if way.added is not None:
             term, factor = way.added
             for rank, x in zip(self.ranks, self._in(term, None), strict=True):
-                if factor != 1.0:
-                    x = rank.builder.one(REGISTRY["", "Mul"](), x, rank.builder.constant(factor, like=x))
-                rank.there[node.output] = rank.builder.one(REGISTRY["", "Add"](), rank.there[node.output], x)
+                total = Tensor(rank.builder, rank.there[node.output]) + Tensor(rank.builder, x) * factor
+                rank.there[node.output] = total.value
 
     def finish(self) -> Cut:
         """The graphs, with whole outputs."""
@@ -93,16 +84,6 @@ class _Splitter:
             for k, rank in enumerate(self.ranks)
         ]
         return Cut(tuple(done), tuple(self.transfers))
-
-    def _add(self, rank: RankGraph, node: Node, op: object, operands: Sequence[Value | None]) -> None:
-        made = rank.builder.add(op, operands, node.name)  # type: ignore[arg-type]
-        for v, own in zip(node.outputs, made, strict=True):
-            own.name = v.name
-            rank.there[v] = own
-
-    def _require(self, v: Value, want: Layout) -> None:
-        """Note what has to be exchanged before ranks go different ways."""
-        self._in(v, want)
 
     def _in(self, v: Value, want: Layout) -> list[Value]:
         """What stands for a value on each rank, in a layout."""
@@ -133,14 +114,10 @@ class _Splitter:
     def _sum(self, node: Node) -> None:
         v = node.output
         for rank in self.ranks:
-            own = rank.get(v)
-            wide = _summed_as(node, own.dtype)
-            own = own if wide is own.dtype else rank.builder.one(REGISTRY["", "Cast"](wide), own)  # type: ignore[call-arg]
-            (total,) = rank.exchange(AllReduce(), own, name=node.name)
-            if wide is not v.dtype:
-                total = rank.builder.one(REGISTRY["", "Cast"](v.dtype), total)  # type: ignore[call-arg]
-            total.name = v.name
-            rank.there[v] = total
+            own = Tensor(rank.builder, rank.get(v)).cast(_summed_as(node, v.dtype))
+            (total,) = rank.exchange(AllReduce(), own.value, name=node.name)
+            rank.there[v] = Tensor(rank.builder, total).cast(v.dtype).value
+            rank.there[v].name = v.name
         self.transfers.append(Transfer(-1, -1, "AllReduce", name_of(v), v.type))
 
 
@@ -180,27 +157,35 @@ def _own_part(rank: RankGraph, x: Value, want: Axis) -> Value:
     pieces, at = [], 0
     for size in want.sections:
         each = size // rank.graph.ranks
-        zeros = [const(0)] * x.type.rank
-        starts = [const(at + rank.graph.rank * each) if k == want.axis else z for k, z in enumerate(zeros)]
-        sizes = [const(each) if k == want.axis else d for k, d in enumerate(x.shape)]
-        pieces.append(rank.builder.one(Slice(tuple(starts), tuple(sizes), (1,) * x.type.rank), x))
+        start = at + rank.graph.rank * each
+        pieces.append(Tensor(rank.builder, x).part(want.axis, start, start + each))
         at += size
-    return pieces[0] if len(pieces) == 1 else rank.builder.one(Concat(want.axis), *pieces)
+    return _concatenated(pieces, want.axis)
 
 
 def _joined(rank: RankGraph, parts: Value, have: Axis) -> Value:
     """A whole tensor from the parts of all ranks, which lie behind each other along dimension 0."""
-    b, count = rank.builder, rank.graph.ranks
-    pieces = [parts]
-    if len(have.sections) > 1:
-        pieces = b.add(Split(have.axis + 1, tuple(const(s // count) for s in have.sections)), [parts])
+    each = [size // rank.graph.ranks for size in have.sections]
     joined = []
-    for piece, size in zip(pieces, have.sections, strict=True):
-        order = [*range(1, have.axis + 1), 0, *range(have.axis + 1, piece.type.rank)]
-        turned = b.one(Transpose(tuple(order)), piece) if have.axis else piece
-        shape = [*turned.shape[: have.axis], const(size), *turned.shape[have.axis + 2 :]]
-        joined.append(b.one(Reshape(tuple(shape)), turned))
-    return joined[0] if len(joined) == 1 else b.one(Concat(have.axis), *joined)
+    for piece, size in zip(Tensor(rank.builder, parts).split(have.axis + 1, *each), have.sections, strict=True):
+        turned = piece.transpose(*range(1, have.axis + 1), 0, *range(have.axis + 1, piece.rank))
+        joined.append(turned.reshape(*turned.shape[: have.axis], size, *turned.shape[have.axis + 2 :]))
+    return _concatenated(joined, have.axis)
+
+
+def _concatenated(pieces: list[Tensor], axis: int) -> Value:
+    return pieces[0].value if len(pieces) == 1 else apply_op(Concat(axis), *pieces).value
+
+
+def _make(rank: RankGraph, node: Node, way: Way, operands: Sequence[Value | None]) -> None:
+    """Make a node on a rank."""
+    if way.make is not None:
+        made = [way.make(rank.graph.rank, [Tensor(rank.builder, v) for v in operands if v is not None]).value]
+    else:
+        made = rank.builder.add(way.op, operands, node.name)
+    for v, own in zip(node.outputs, made, strict=True):
+        own.name = v.name
+        rank.there[v] = own
 
 
 # ---- what the file says ----

@@ -1,0 +1,107 @@
+"""Stages one behind the other, each a rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.models import model, node, save
+from torshc.base.errors import ConfigError
+from torshc.base.options import CompileOptions
+from torshc.pipeline.ranks import cut_model
+from torshc.sharding import Cut
+
+from .models import decoder, mlp, run_ranks
+
+X = np.random.default_rng(7).standard_normal((5, 8)).astype(np.float32)
+IDS = np.array([[0, 5, 23, -1, 7], [1, -24, 12, 3, 11]], np.int64)
+
+
+def cut(made: object, shard: str, folder: Path) -> Cut:
+    (folder / "shard.yaml").write_text(shard)
+    return cut_model(save(made, folder / "m.onnx"), CompileOptions(shard=folder / "shard.yaml"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shard", ["stages: 2", "stages: 3", "stages: [h0, h3]", "stages: [[h0, h1], b.*, h7]"])
+def test_answers_have_the_bits_of_the_whole_model(shard: str, tmp_path: Path) -> None:
+    """Every rank gives all outputs."""
+    shard = shard.replace("b.*", "h[34]")
+    ranks = 3 if "3\n" in f"{shard}\n" or "h7" in shard else 2
+    found, whole, _ = run_ranks(mlp(), shard, tmp_path, {"x": X}, ranks)
+    assert len(found) == ranks and all(np.array_equal(y, whole) for y in found)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_stages_take_any_size(count: int, tmp_path: Path) -> None:
+    x = np.random.default_rng(count).standard_normal((count, 8)).astype(np.float32)
+    x[:1, :1] = np.nan
+    found, whole, _ = run_ranks(mlp(), "stages: 2", tmp_path, {"x": x}, 2)
+    assert all(np.array_equal(y, whole, equal_nan=True) for y in found)
+
+
+def test_a_decoder_in_three_stages(tmp_path: Path) -> None:
+    found, whole, _ = run_ranks(decoder(), "stages: 3", tmp_path, {"ids": IDS}, 3)
+    assert all(np.array_equal(y, whole) for y in found)
+
+
+def test_what_no_name_says_goes_with_what_it_reads(tmp_path: Path) -> None:
+    done = cut(mlp(), "stages: [h0, h4]", tmp_path)
+    assert [(t.source, t.target, t.name) for t in done.transfers] == [(0, 1, "h3"), (1, 0, "y")]
+    assert [n.op.name for n in done.graphs[0].nodes] == ["MatMul", "Relu", "MatMul", "Add", "Send", "Recv"]
+    assert [n.op.name for n in done.graphs[1].nodes] == ["Recv", "MatMul", "Add", "Sigmoid", "MatMul", "Add", "Send"]
+
+
+def test_a_rank_has_its_own_weights_alone(tmp_path: Path) -> None:
+    done = cut(mlp(), "stages: 2", tmp_path)
+    held = [{v.name for n in g.nodes for v in n.operands if v.const is not None and v.name} for g in done.graphs]
+    assert held == [{"a.up", "a.down"}, {"b.up", "b.bias", "b.down"}]
+
+
+def test_a_number_cuts_by_bytes_where_least_is_sent(tmp_path: Path) -> None:
+    """Behind h3 one tensor is sent; a node earlier two were."""
+    done = cut(mlp(), "stages: 2", tmp_path)
+    assert [t.name for t in done.transfers] == ["h3", "y"]
+
+
+def test_checks_of_indices_are_made_by_all(tmp_path: Path) -> None:
+    """So that all ranks refuse a run with an index that is out of range, and none waits for another."""
+    done = cut(decoder(), "stages: 2", tmp_path)
+    assert all("OutOfRange" in [n.op.name for n in g.nodes] for g in done.graphs)
+
+
+def test_what_is_read_far_on_is_sent_there(tmp_path: Path) -> None:
+    """From stage 0 to stages 1 and 2, in the order of the nodes."""
+    nodes = [node("Relu", "x", "a"), node("Sigmoid", "a", "b"), node("Add", "a b", "y")]
+    made = model(nodes, {"x": (3,)}, {"y": (3,)})  # type: ignore[arg-type]
+    done = cut(made, "stages: [a, b, y]", tmp_path)
+    sent = [(t.source, t.target, t.name) for t in done.transfers]
+    assert sent == [(0, 1, "a"), (0, 2, "a"), (1, 2, "b"), (2, 0, "y"), (2, 1, "y")]
+    x = np.array([-1, 0, 2], np.float32)
+    found, whole, _ = run_ranks(made, "stages: [a, b, y]", tmp_path, {"x": x}, 3)
+    assert all(np.array_equal(y, whole) for y in found)
+
+
+WRONG = {
+    "stages: [h0, h44]": (1, "no node and no tensor is called 'h44'; did you mean 'h4'?"),
+    "stages:\n  - h0\n  - [h3, nothing*]": (3, "no node and no tensor is called 'nothing*'"),
+    "stages:\n  - [h0, h1]\n  - 'h*'": (3, "'h0' is in stage 0 and, by 'h*', in stage 1"),
+    "stages: [h7, h0]": (1, "reads what node"),
+    "stages: [h0, h1, y, h7]": (1, "reads what node"),
+    "stages: 30": (1, "30 stages of a model of 9 nodes"),
+}
+
+
+@pytest.mark.parametrize("shard", WRONG)
+def test_a_cut_that_cannot_be_is_refused_by_name(shard: str, tmp_path: Path) -> None:
+    line, message = WRONG[shard]
+    with pytest.raises(ConfigError) as caught:
+        cut(mlp(), shard, tmp_path)
+    assert f"shard.yaml:{line}: " in caught.value.message and message in caught.value.message
+
+
+def test_a_stage_that_feeds_an_earlier_one_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"node \d+ \(Add\) of stage 0 reads what node \d+ \(MatMul\) of stage 1") as caught:
+        cut(mlp(), "stages: [[h0, h3, h4, y], h1]", tmp_path)
+    assert "a stage feeds later ones only" in str(caught.value)
