@@ -64,9 +64,10 @@ def test_products_are_named_by_their_results(tmp_path: Path) -> None:
 
 
 def test_a_column_of_a_table_is_gathered(tmp_path: Path) -> None:
-    """Normalisation is over whole rows, which ranks give each other first."""
+    """Normalisation is over whole rows, which ranks give each other first; what is added to the rows stays split, so
+    that the products over them are sums."""
     found, whole, world = run_ranks(decoder(), rules(2, "names: table, axis: 1"), tmp_path, {"ids": IDS}, 2)
-    assert close(found, whole) and [kind for kind, _ in world.log[0]] == ["gather"]
+    assert close(found, whole) and [kind for kind, _ in world.log[0]] == ["gather", "sum", "sum"]
 
 
 # What moves or combines a split tensor: nodes from x, whose product with w of 12 columns is split.

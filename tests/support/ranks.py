@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int, c_int32, c_size_t, c_uint32, c_void_p
+from ctypes import CFUNCTYPE, POINTER, c_double, c_int, c_int32, c_size_t, c_uint32, c_void_p
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ _SEND = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_int32, c_int32, _REQUES
 _SUM = CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_size_t, Dtype, _REQUEST)
 _GATHER = CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_size_t, _REQUEST)
 _TEST = CFUNCTYPE(c_int, c_void_p, _REQUEST, POINTER(c_int))
-_MESSAGE = CFUNCTYPE(c_char_p, c_void_p)
+_MESSAGE = CFUNCTYPE(c_void_p, c_void_p)  # ctypes would free a text that it makes itself
 _ABORT = CFUNCTYPE(None, c_void_p, c_int)
+_CUT = ctypes.create_string_buffer(b"the wire is cut")
 _TYPES = {(2, 32): np.float32, (2, 64): np.float64, (0, 32): np.int32, (0, 64): np.int64}
 
 
@@ -55,7 +57,6 @@ class World:
     Attributes:
         count: how many.
         seconds: how long an exchange may take.
-        dead: ranks that never answer.
         refuses: whether all exchanges fail.
         log: what was exchanged, by rank: the function and its bytes or elements.
     """
@@ -74,13 +75,12 @@ class World:
     def table(self, rank: int) -> Table:
         """The table of a rank."""
         pending: dict[int, Callable[[], bool]] = {}
+        numbers = itertools.count(1)
         turns = {"sum": 0, "gather": 0}
         self.log[rank] = []
 
         def begin(request: Any, done: Callable[[], bool]) -> int:
-            number = len(self._kept) + len(pending) + 1
-            while number in pending:
-                number += 1
+            number = next(numbers)
             pending[number] = done
             request[0] = number
             return int(self.refuses)
@@ -134,7 +134,12 @@ class World:
 
         def gather(_: Any, source: int, to: int, nbytes: int, request: Any) -> int:
             self.log[rank].append(("gather", nbytes))
-            return together("gather", source, nbytes, lambda parts: ctypes.memmove(to, b"".join(parts), nbytes * self.count) and None, request)
+
+
+            def finish(parts: list[bytes]) -> None:
+                ctypes.memmove(to, b"".join(parts), nbytes * self.count)
+
+            return together("gather", source, nbytes, finish, request)
 
         def test(_: Any, request: Any, done: Any) -> int:
             number = int(request[0])
@@ -146,7 +151,7 @@ class World:
 
         functions = (
             _SEND(send), _SEND(receive), _SUM(add), _GATHER(gather), _SUM(add), _TEST(test),
-            _MESSAGE(lambda _: b"the wire is cut"), _ABORT(lambda _, status: None),
+            _MESSAGE(lambda _: ctypes.addressof(_CUT)), _ABORT(lambda _, status: None),
         )  # fmt: skip
         table = Table(ctypes.sizeof(Table), rank, self.count, 0, self.seconds, None, *functions)
         self._kept.append((table, functions))
