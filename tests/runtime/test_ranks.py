@@ -81,7 +81,9 @@ def test_runs_of_a_rank_take_turns(stages: tuple[Path, Any]) -> None:
         model.context()
 
 
-@pytest.mark.parametrize(("rank", "count", "message"), [(0, 3, "cut into 2 ranks; the world has 3"), (2, 2, "rank 2 of 2")])
+@pytest.mark.parametrize(
+    ("rank", "count", "message"), [(0, 3, "cut into 2 ranks; the world has 3"), (2, 2, "rank 2 of 2")]
+)
 def test_another_world_is_refused(rank: int, count: int, message: str, stages: tuple[Path, Any]) -> None:
     with pytest.raises(BundleError, match=message):
         torshc.load(stages[0], ranks=ctypes.addressof(World(count).table(rank)))
@@ -202,7 +204,17 @@ def test_a_program_in_c_runs_it(stages: tuple[Path, Any], tmp_path: Path) -> Non
     compiler = shutil.which("cc") or shutil.which("clang")
     assert compiler is not None
     program = tmp_path / "ranks"
-    command = [compiler, "-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{stages[0] / 'mpi'}", str(sample), "-o", str(program)]
+    command = [
+        compiler,
+        "-std=gnu11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{stages[0] / 'mpi'}",
+        str(sample),
+        "-o",
+        str(program),
+    ]
     subprocess.run([*command, "-ldl"], check=True)
     done = mpirun(2, str(program), str(stages[0]))
     assert done.returncode == 0, done.stderr

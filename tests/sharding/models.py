@@ -43,7 +43,8 @@ def decoder(vocab: int = 24, width: int = 16, heads: int = 4, seq: Any = "s") ->
         node("MatMul", "n0 attn.qkv", "p0"), node("Add", "p0 attn.bias", "p1"),
         node("Split", "p1", "q0 k0 v0", axis=2, num_outputs=3),
         *(node("Reshape", f"{t}0 heads", f"{t}1") for t in "qkv"),
-        *(node("Transpose", f"{t}1", f"{t}2", perm=p) for t, p in zip("qkv", ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]), strict=True)),
+        node("Transpose", "q1", "q2", perm=[0, 2, 1, 3]), node("Transpose", "k1", "k2", perm=[0, 2, 3, 1]),
+        node("Transpose", "v1", "v2", perm=[0, 2, 1, 3]),
         node("MatMul", "q2 k2", "s0"), node("Mul", "s0 factor", "s1"), node("Softmax", "s1", "s2", axis=-1),
         node("MatMul", "s2 v2", "m0"), node("Transpose", "m0", "m1", perm=[0, 2, 1, 3]),
         node("Reshape", "m1 whole", "m2"), node("MatMul", "m2 attn.out", "o0"), node("Add", "o0 e", "o1"),
@@ -56,8 +57,8 @@ def decoder(vocab: int = 24, width: int = 16, heads: int = 4, seq: Any = "s") ->
     constants = {
         "table": weight(1, vocab, width), "scale": 1 + weight(2, width), "shift": weight(3, width),
         "attn.qkv": weight(4, width, 3 * width), "attn.bias": weight(5, 3 * width), "attn.out": weight(6, width, width),
-        "mlp.up": weight(7, 4 * width, width), "mlp.bias": weight(8, 4 * width), "mlp.down": weight(9, 4 * width, width),
-        "mlp.shift": weight(10, width), "head": weight(11, width, vocab),
+        "mlp.up": weight(7, 4 * width, width), "mlp.bias": weight(8, 4 * width),
+        "mlp.down": weight(9, 4 * width, width), "mlp.shift": weight(10, width), "head": weight(11, width, vocab),
         "heads": np.array([0, 0, heads, depth]), "whole": np.array([0, 0, width]), "flat": np.array([-1, width]),
         "back": np.array([2, -1, width]), "factor": np.array(depth**-0.5, np.float32),
     }  # fmt: skip
@@ -72,7 +73,9 @@ def compiled(made: onnx.ModelProto, shard: str, folder: Path, **options: Any) ->
     return folder / "ranks.tsc", torshc.compile(file, **options)
 
 
-def run_ranks(made: onnx.ModelProto, shard: str, folder: Path, feeds: dict[str, Array], ranks: int, **options: Any) -> tuple[list[Any], Any, World]:
+def run_ranks(
+    made: onnx.ModelProto, shard: str, folder: Path, feeds: dict[str, Array], ranks: int, **options: Any
+) -> tuple[list[Any], Any, World]:
     """What each rank gives for the output y, what the whole model gives, and the ranks' world."""
     bundle, whole = compiled(made, shard, folder, **options)
     world = World(ranks)

@@ -107,6 +107,8 @@ def test_a_cut_that_cannot_be_is_refused_by_name(shard: str, tmp_path: Path) -> 
 
 
 def test_a_stage_that_feeds_an_earlier_one_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"node 3 \(Add, 'h3'\) of stage 0 reads what node 2 \(MatMul, 'h2'\) of") as caught:
+    with pytest.raises(
+        ConfigError, match=r"node 3 \(Add, 'h3'\) of stage 0 reads what node 2 \(MatMul, 'h2'\) of"
+    ) as caught:
         cut(mlp(), "stages: [[h0, h3, h4, y], h1]", tmp_path)
     assert "a stage feeds later ones only" in str(caught.value)

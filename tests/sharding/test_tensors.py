@@ -122,7 +122,10 @@ WRONG = {
     rules(2, "names: b.upp, axis: 1"): (4, "no node and no tensor is called 'b.upp'; did you mean 'b.up'?"),
     rules(2, "names: a.up, axis: 2"): (4, "'a.up' has 2 dimensions and no axis 2"),
     rules(5, "names: a.up, axis: 1"): (4, "axis 1 of 'a.up' is 24 long, which 5 ranks cannot share"),
-    rules(2, "names: a.up, axis: 1, parts: [8, 8]"): (4, "axis 1 of 'a.up' is 24 long, which 2 ranks cannot share as 8 + 8"),
+    rules(2, "names: a.up, axis: 1, parts: [8, 8]"): (
+        4,
+        "axis 1 of 'a.up' is 24 long, which 2 ranks cannot share as 8 + 8",
+    ),
 }
 
 

@@ -135,7 +135,6 @@ class World:
         def gather(_: Any, source: int, to: int, nbytes: int, request: Any) -> int:
             self.log[rank].append(("gather", nbytes))
 
-
             def finish(parts: list[bytes]) -> None:
                 ctypes.memmove(to, b"".join(parts), nbytes * self.count)
 
@@ -158,7 +157,10 @@ class World:
         return table
 
     def run(
-        self, bundle: Path, feeds: Mapping[str, Array] | Sequence[Mapping[str, Array]], ranks: Sequence[int] | None = None
+        self,
+        bundle: Path,
+        feeds: Mapping[str, Array] | Sequence[Mapping[str, Array]],
+        ranks: Sequence[int] | None = None,
     ) -> list[dict[str, Array] | torshc.TorshcError]:
         """The outputs of a bundle's ranks, or what each raises; those that are not asked for do not answer.
 

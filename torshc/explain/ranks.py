@@ -61,7 +61,12 @@ def ranks_text(ranks: Ranks, dims: dict[str, int] | None = None) -> str:
     between = [Column("between", 16), Column("operator", 12), Column("number", 8, right=True)]
     between += [Column("bytes a run", 14, right=True)]
     more = [
-        ["all ranks" if source == _ALL else f"{source} -> {target}", kind, str(counts[source, target, kind]), bytes_text(n)]
+        [
+            "all ranks" if source == _ALL else f"{source} -> {target}",
+            kind,
+            str(counts[source, target, kind]),
+            bytes_text(n),
+        ]
         for (source, target, kind), n in links.items()
     ]
     lines = [*table(columns, rows), "", *table(between, more)]

@@ -332,7 +332,7 @@ class Graph:
         place: name of the node that is being imported, after which symbols of nameless values are called.
         custom: operators of the model that users declare.
         states: what runs keep for the next run: the last inputs hold them, and the last results take their places.
-        rank, ranks: which of how many processes that share the model the graph is for; 0 ranks for a model that is whole.
+        rank, ranks: which of how many processes that share the model it is for; 0 ranks for a model that is whole.
         file_sha256: of the file that the model was read from, without what lies beside it; empty where there was none.
     """
 

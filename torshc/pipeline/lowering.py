@@ -87,7 +87,9 @@ def render_groups(lowered: list[Lowered], wanted: Target) -> tuple[list[Unit], l
             sizes.append(made.dims)
             comment, threads = _comment(group, kernel), target.threads(kernel)
             faults, bound = "" if threads else kernel.faults, target.explicit_bindings
-            placed.append(Placed(kernel, made.symbol, made.dims, comment, threads, away, bound, faults, kernel.collective))
+            placed.append(
+                Placed(kernel, made.symbol, made.dims, comment, threads, away, bound, faults, kernel.collective)
+            )
         tuned = choices_text(made_of.choices)
         found = group, tuple(made_of.kernels), tuple(symbols), tuple(sizes)
         units.append(Unit(*found, target.suffix, refused, target.device, tuned))

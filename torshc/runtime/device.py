@@ -77,7 +77,9 @@ class Opened:
         of: Opened | None = None,
         ranks: int = 0,
     ) -> None:
-        options = Options(ctypes.sizeof(Options), 0, threads, weights, device[1], stream or None, profile, ranks or None)
+        options = Options(
+            ctypes.sizeof(Options), 0, threads, weights, device[1], stream or None, profile, ranks or None
+        )
         if not ranks:
             options.size = Options.ranks.offset
         if profile is None and not ranks:  # libraries that know only the first fields are opened as they want it

@@ -1,7 +1,7 @@
 """Models that several processes share: which of them this process is, and its bundle.
 
-Processes exchange messages by MPI, which libtorshc_mpi.so of the bundle brings as a table of functions (``torshc_ranks``
-of ``model.h``), or by a table of the caller's own.
+Processes exchange messages by MPI, which libtorshc_mpi.so of the bundle brings as a table of functions
+(``torshc_ranks`` of ``model.h``), or by a table of the caller's own.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from ..graph import Builder, Graph, Node, TensorType, Value
 from ..ops.core.bounds import EXCHANGE
 from ..ops.ranks.collectives import Collective, Recv, Send
 
+
 @dataclass(frozen=True)
 class Transfer:
     """A tensor that a rank sends to another, or that all exchange.
@@ -77,9 +78,7 @@ class RankGraph:
     def copy(self, node: Node) -> None:
         """Make a node of the model here."""
         outputs = {v: v.copy() for v in node.outputs}
-        self.graph.nodes.append(
-            node.copy((None if v is None else self.get(v) for v in node.inputs), outputs.values())
-        )
+        self.graph.nodes.append(node.copy((None if v is None else self.get(v) for v in node.inputs), outputs.values()))
         self.there |= outputs
 
     def exchange(self, op: Collective, *operands: Value, name: str = "") -> list[Value]:
@@ -109,6 +108,11 @@ class RankGraph:
 def name_of(v: Value) -> str:
     """What a model calls a value: its name, or that of the node that makes it."""
     return v.name or (v.producer.name if v.producer is not None else "") or f"value {v.id}"
+
+
+def names_of(node: Node) -> list[str]:
+    """What a model calls a node: its name, and those of what it makes."""
+    return [name for name in (node.name, *(v.name for v in node.outputs)) if name]
 
 
 def demands_of(graph: Graph) -> dict[Value, str]:

@@ -103,7 +103,7 @@ def _first(layouts: Sequence[Layout]) -> tuple[int, Axis] | None:
 
 
 def _broadcast(node: Node, layouts: Sequence[Layout], rank: int) -> tuple[list[Layout], Axis] | None:
-    """Layouts of operands that broadcast to a result of this rank, by the first that is split, and that of the result."""
+    """Layouts of operands that broadcast to a result of this rank, by the first that is split; and the result's."""
     found = next(
         (x.at(x.axis + rank - v.type.rank) for v, x in zip(node.inputs, layouts, strict=True) if v and x), None
     )

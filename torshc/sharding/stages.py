@@ -11,7 +11,7 @@ from ..expr import as_int
 from ..graph import Graph, Node, Value
 from ..passes.config import Problems
 from .config import Stages
-from .cut import Cut, RankGraph, Transfer, cone, demands_of, name_of
+from .cut import Cut, RankGraph, Transfer, cone, demands_of, name_of, names_of
 
 EVERYWHERE = -1  # the stage of what every rank computes for itself
 NEAR = 0.05  # of all weights, how far a cut may be from where stages have equally many
@@ -74,17 +74,13 @@ def _everywhere(graph: Graph) -> set[Node]:
     return found
 
 
-def _names(node: Node) -> list[str]:
-    return [name for name in (node.name, *(v.name for v in node.outputs)) if name]
-
-
 def _by_names(nodes: list[Node], stages: Stages) -> dict[Node, int]:
     """The stage of each node as names say; what they do not name goes with the latest that it reads of.
 
     Raises:
         ConfigError: names that no node has, or that several stages have.
     """
-    known = {name for n in nodes for name in _names(n)}
+    known = {name for n in nodes for name in names_of(n)}
     named: dict[str, int] = {}
     problems = Problems()
     for k, choices in enumerate(stages.names):
@@ -99,7 +95,7 @@ def _by_names(nodes: list[Node], stages: Stages) -> dict[Node, int]:
     problems.settle()
     stage: dict[Node, int] = {}
     for n in nodes:
-        found = [named[name] for name in _names(n) if name in named]
+        found = [named[name] for name in names_of(n) if name in named]
         latest = max((stage.get(v.producer, 0) for v in n.operands if v.producer is not None), default=0)
         stage[n] = max(found) if found else latest
     return stage
@@ -167,13 +163,13 @@ def _require_forward(graph: Graph, stage: Mapping[Node, int], stages: Stages) ->
             with problems.gather():
                 if stage[n] != EVERYWHERE and source > stage[n]:
                     assert v.producer is not None
-                    raise ConfigError(
-                        f"{stages.where}: {n.describe()} of stage {stage[n]} reads what {v.producer.describe()} of stage"
-                        f" {source} makes",
-                        "a stage feeds later ones only: name the first node in that stage too, or the second in the first",
-                    )
+                    here, there = f"{n.describe()} of stage {stage[n]}", f"{v.producer.describe()} of stage {source}"
+                    remedy = "a stage feeds later ones only: name both in one stage, or the second in an earlier one"
+                    raise ConfigError(f"{stages.where}: {here} reads what {there} makes", remedy)
     for k in range(stages.count):
         with problems.gather():
             if k not in stage.values():
-                raise ConfigError(f"{stages.where}: stage {k} has no nodes", "name some of the model's, or ask for fewer stages")
+                raise ConfigError(
+                    f"{stages.where}: stage {k} has no nodes", "name some of the model's, or ask for fewer stages"
+                )
     problems.settle()

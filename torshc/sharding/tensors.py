@@ -5,7 +5,7 @@ Where weights are split, what follows is split as rules say (`layout.py`). What 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from ..ops.ranks.collectives import SUMMED, AllGather, AllReduce
 from ..ops.tensor.view import Concat
 from ..passes.config import Problems
 from .config import SplitRule, TensorParallel
-from .cut import Cut, RankGraph, Transfer, demands_of, name_of
+from .cut import Cut, RankGraph, Transfer, demands_of, name_of, names_of
 from .layout import Axis, Layout, Way, way_of
 
 
@@ -30,8 +30,8 @@ def split_tensors(graph: Graph, plan: TensorParallel) -> Cut:
         UnsupportedError: a sum over ranks of a type that has none.
     """
     splitter = _Splitter(graph, plan.ranks)
-    splitter.layout.update(_weights(graph, plan))
-    uses = _uses(graph, plan)
+    weights, uses = _named(graph, plan)
+    splitter.layout.update(weights)
     for node in graph.nodes:
         splitter.compute(node, uses.get(node, {}))
     return splitter.finish()
@@ -143,7 +143,9 @@ def _own_constant(rank: RankGraph, v: Value, want: Axis) -> Value:
     pieces, at = [], 0
     for size in want.sections:
         each = size // rank.graph.ranks
-        pieces.append(np.take(v.const, np.arange(at + rank.graph.rank * each, at + (rank.graph.rank + 1) * each), want.axis))
+        pieces.append(
+            np.take(v.const, np.arange(at + rank.graph.rank * each, at + (rank.graph.rank + 1) * each), want.axis)
+        )
         at += size
     array = np.ascontiguousarray(np.concatenate(pieces, want.axis))
     array.flags.writeable = False
@@ -191,77 +193,43 @@ def _make(rank: RankGraph, node: Node, way: Way, operands: Sequence[Value | None
 # ---- what the file says ----
 
 
-def _weights(graph: Graph, plan: TensorParallel) -> dict[Value, Axis]:
-    """The layouts of weights that rules name."""
-    weights = {v.name: v for n in graph.nodes for v in n.operands if v.const is not None and v.name}
-    return {
-        weights[name]: axis
-        for name, axis in _matched(plan, {**weights, **_products(graph)}, _axis_of(plan.ranks)).items()
-        if name in weights
-    }
-
-
-def _uses(graph: Graph, plan: TensorParallel) -> dict[Node, dict[Value, Axis]]:
-    """The layouts of weights as nodes read them whose names rules have."""
-    weights = {v.name: v for n in graph.nodes for v in n.operands if v.const is not None and v.name}
-    products = _products(graph)
-    found: dict[Node, dict[Value, Axis]] = {}
-    for name, axis in _matched(plan, {**products, **weights}, _axis_of(plan.ranks)).items():
-        if name not in weights:
-            node = _product_nodes(graph)[name]
-            found.setdefault(node, {})[products[name]] = axis
-    return found
-
-
-def _product_nodes(graph: Graph) -> dict[str, Node]:
-    """The nodes that read one large weight, by their names and those of what they make."""
-    return {
-        name: n
-        for n in graph.nodes
-        if len([v for v in n.operands if v.const is not None and v.type.rank > 1]) == 1
-        for name in (n.name, *(v.name for v in n.outputs))
-        if name
-    }
-
-
-def _products(graph: Graph) -> dict[str, Value]:
-    return {
-        name: next(v for v in n.operands if v.const is not None and v.type.rank > 1)
-        for name, n in _product_nodes(graph).items()
-    }
-
-
-def _axis_of(ranks: int) -> Callable[[SplitRule, str, Value], Axis]:
-    def find(rule: SplitRule, name: str, v: Value) -> Axis:
-        shape = v.type.static_shape or ()
-        if not -len(shape) <= rule.axis < len(shape):
-            raise ConfigError(f"{rule.where}: {name!r} has {len(shape)} dimensions and no axis {rule.axis}", "name another")
-        axis = rule.axis % len(shape)
-        sections = rule.sections(shape[axis])
-        if sum(sections) != shape[axis] or any(s % ranks for s in sections):
-            parts = " + ".join(map(str, sections)) if len(sections) > 1 else str(shape[axis])
-            raise ConfigError(
-                f"{rule.where}: axis {axis} of {name!r} is {shape[axis]} long, which {ranks} ranks cannot share as {parts}",
-                "split another axis, leave it whole, or take a number of ranks that divides it",
-            )
-        return Axis(axis, sections)
-
-    return find
-
-
-def _matched(
-    plan: TensorParallel, known: dict[str, Value], find: Callable[[SplitRule, str, Value], Axis]
-) -> dict[str, Axis]:
-    """The layouts that rules give to names, of which the first that matches counts.
+def _named(graph: Graph, plan: TensorParallel) -> tuple[dict[Value, Axis], dict[Node, dict[Value, Axis]]]:
+    """The layouts of the weights that rules name, and those of weights as products read them that rules name.
 
     Raises:
-        ConfigError: with all that is wrong.
+        ConfigError: with all that is wrong with the rules.
     """
+    weights = {v.name: v for n in graph.nodes for v in n.operands if v.const is not None and v.name}
+    products = {name: n for n in graph.nodes if _large(n) for name in names_of(n)}
+    read = {name: _large(n)[0] for name, n in products.items()}
     problems, found = Problems(), dict[str, Axis]()
     for rule in plan.rules:
         with problems.gather():
-            for name in sorted(rule.names.among(known)):
+            for name in sorted(rule.names.among({**read, **weights})):
                 if name not in found:
-                    found[name] = find(rule, name, known[name])
+                    found[name] = _axis_of(rule, name, weights.get(name) or read[name], plan.ranks)
     problems.settle()
-    return found
+    uses: dict[Node, dict[Value, Axis]] = {}
+    for name in found.keys() - weights.keys():
+        uses.setdefault(products[name], {})[read[name]] = found[name]
+    return {weights[name]: axis for name, axis in found.items() if name in weights}, uses
+
+
+def _large(node: Node) -> list[Value]:
+    """The weight that a node reads, where it is one, and a matrix at the least."""
+    found = [v for v in node.operands if v.const is not None and v.type.rank > 1]
+    return found if len(found) == 1 else []
+
+
+def _axis_of(rule: SplitRule, name: str, v: Value, ranks: int) -> Axis:
+    shape = v.type.static_shape or ()
+    if not -len(shape) <= rule.axis < len(shape):
+        raise ConfigError(f"{rule.where}: {name!r} has {len(shape)} dimensions and no axis {rule.axis}", "name another")
+    axis = rule.axis % len(shape)
+    sections = rule.sections(shape[axis])
+    if sum(sections) != shape[axis] or any(s % ranks for s in sections):
+        parts = f" as {' + '.join(map(str, sections))}" if len(sections) > 1 else ""
+        what = f"axis {axis} of {name!r} is {shape[axis]} long, which {ranks} ranks cannot share{parts}"
+        remedy = "split another axis, leave it whole, or take a number of ranks that divides it"
+        raise ConfigError(f"{rule.where}: {what}", remedy)
+    return Axis(axis, sections)

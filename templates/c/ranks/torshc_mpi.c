@@ -86,7 +86,17 @@ torshc_ranks *torshc_mpi_ranks(void) {
     if (MPI_Comm_dup(MPI_COMM_WORLD, &comm) || MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN) ||
         MPI_Comm_rank(comm, &rank) || MPI_Comm_size(comm, &count))
         return NULL;
-    table = (torshc_ranks){sizeof table, rank, count, 0, seconds && atof(seconds) > 0 ? atof(seconds) : 30.0, NULL,
-                           send_to, receive, all_reduce, all_gather, reduce_scatter, test, message, end_all};
+    table = (torshc_ranks){.size = sizeof table,
+                           .rank = rank,
+                           .count = count,
+                           .seconds = seconds && atof(seconds) > 0 ? atof(seconds) : 30.0,
+                           .isend = send_to,
+                           .irecv = receive,
+                           .iallreduce = all_reduce,
+                           .iallgather = all_gather,
+                           .ireduce_scatter = reduce_scatter,
+                           .test = test,
+                           .message = message,
+                           .abort = end_all};
     return &table;
 }
