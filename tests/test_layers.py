@@ -25,7 +25,7 @@ LAYERS = (
     ("ops",),
     ("gradient",),
     ("formats", "passes"),
-    ("training",),
+    ("training", "sharding"),
     ("plan",),
     ("kernels",),
     ("targets",),

@@ -86,7 +86,7 @@ def compile(
     # start-up: loading a bundle does not load the compiler
     from .base.options import CompileOptions  # start-up: as above
     from .entry.compile_and_load import compile_loaded, source_of
-    from .pipeline.compiler import compile_model
+    from .pipeline.compiler import compile_model  # start-up: as above
     from .pipeline.ranks import compile_ranks
 
     asked = CompileOptions.create(target=target, opt_level=opt_level, shapes=shapes, **options)

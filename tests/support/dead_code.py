@@ -30,6 +30,7 @@ DECORATORS = [
     "@_predicate",
     "@elementary",
     "@aten",
+    "@_rule",
 ]
 KEPT = {
     # called or read by name: onnx's Backend, click, ctypes, ONNX Runtime's options, dict's own; what is kept until its
@@ -47,7 +48,7 @@ KEPT = {
     # what NumPy's arrays have
     "mT", "flatten", "subok", "casting",
     # fields of what is written as JSON as a whole
-    "source_sha256", "torshc", "arena_text", "live", "model_sha256",
+    "source_sha256", "torshc", "arena_text", "live", "model_sha256", "exchanges",
     # what callers of a model that trains call
     "state_dict", "save_state", "load_state",
     # read by tests: the manifest's schema, weights inside the library

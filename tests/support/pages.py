@@ -13,7 +13,7 @@ import io
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,11 +110,11 @@ def run(command: str) -> str:
     return shell.stdout
 
 
-def follow(page: str, unless: str | None = None) -> list[str]:
+def follow(page: str, unless: Collection[str] = ()) -> list[str]:
     """Does what the blocks of a page say, in the current folder.
 
     Args:
-        unless: what stands in commands that cannot be run here.
+        unless: words of commands that cannot be run here.
 
     Returns:
         What differs, one text a command.
@@ -128,7 +128,7 @@ def follow(page: str, unless: str | None = None) -> list[str]:
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(_compiled(block.text), names)
         elif block.language == "console":
-            here = [s for s in steps(block) if unless is None or unless not in s.command]
+            here = [s for s in steps(block) if not any(word in s.command for word in unless)]
             wrong += [f"$ {s.command}\n{out}" for s in here if not agree(s.prints, out := run(s.command))]
     return wrong
 

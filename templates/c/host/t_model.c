@@ -167,7 +167,7 @@ int torshc_context_new(const torshc_model *model, const torshc_options *given, t
         return t_fail(TORSHC_E_UNSUPPORTED, "torshc_context_new: the library trains, and only its models do; open "
                                             "another model, or one of the library for inference");
     if (P->ranks)
-        return t_fail(TORSHC_E_UNSUPPORTED, "torshc_context_new: runs of a model that several processes share take turns");
+        return t_fail(TORSHC_E_UNSUPPORTED, "torshc_context_new: runs of a model of several processes take turns");
     if (!given) {
         options.threads = head->threads;
         options.device = head->shared->ordinal;

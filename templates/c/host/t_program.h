@@ -173,12 +173,12 @@ typedef struct {
 
 typedef struct {
     int32_t inputs, outputs, symbols, steps, device;
-    int32_t places;    /* symbols, and sizes behind them, of the program or of its segment that has the most */
-    int32_t fallbacks; /* steps that run on the processor in a library for another device */
-    int32_t form;      /* where a run says which form it takes, behind the symbols; 0 where there is one form */
-    int32_t forms;     /* how many there are, where there are several: the fast one is 0, and its variants follow */
+    int32_t places;      /* symbols, and sizes behind them, of the program or of its segment that has the most */
+    int32_t fallbacks;   /* steps that run on the processor in a library for another device */
+    int32_t form;        /* where a run says which form it takes, behind the symbols; 0 where there is one form */
+    int32_t forms;       /* how many there are, where there are several: the fast one is 0, and its variants follow */
     int32_t rank, ranks; /* which of how many processes it is for; 0 ranks for a model that is whole */
-    int32_t loose;     /* the one in which sizes of 1 broadcast; 0 for none */
+    int32_t loose;       /* the one in which sizes of 1 broadcast; 0 for none */
     const t_port *input, *output;
     const t_symbol *symbol;
     uint64_t interface_id;           /* of the manifest's names, types and dimensions */
