@@ -150,7 +150,7 @@ def _load(
         file = os.fsencode(weights) if weights else None
         count = manifest.threads if threads is None else threads
         table = 0 if rank is None else rank.table
-        found = Opened(opened, manifest.model, file, count, (place, device), handle, profile, ranks=table)
+        found = Opened(opened, manifest.model, file, count, (place, device), handle, profile, None, table)
     except BaseException:
         opened.unload()
         raise
