@@ -6,10 +6,11 @@ from collections import Counter
 from typing import Any
 
 from ..pipeline.ranks import Ranks, exchanges_of
+from ..sharding import compute_seconds, exchange_seconds
 from .columns import Column, table
 from .data import Explanation, explain
 from .escaping import printable
-from .sizes import Evaluator, bytes_text, flops_text
+from .sizes import Evaluator, bytes_text, flops_text, short
 
 _ALL = -1
 
@@ -21,6 +22,7 @@ def ranks_json(ranks: Ranks, dims: dict[str, int] | None = None) -> dict[str, An
         "ranks": [
             {
                 "launches": e.launches,
+                "predicted_ms": _seconds(e) * 1e3,
                 "flops": _flops(e),
                 "weights_bytes": e.weights_bytes,
                 "arena_bytes": e.arena_bytes,
@@ -28,6 +30,7 @@ def ranks_json(ranks: Ranks, dims: dict[str, int] | None = None) -> dict[str, An
             }
             for e in found
         ],
+        "chosen": ranks.cut.chosen,
         "exchanges": [
             {
                 "kind": t.kind,
@@ -47,32 +50,43 @@ def ranks_text(ranks: Ranks, dims: dict[str, int] | None = None) -> str:
     """Tables of the ranks and of the links between them, at the sizes of `explain`."""
     found = _explained(ranks, dims)
     columns = [Column("rank", 5), Column("launches", 9, right=True), Column("operations", 12, right=True)]
-    columns += [Column("weights", 12, right=True), Column("arena", 12, right=True)]
+    columns += [Column(title, 12, right=True) for title in ("weights", "arena", "predicted")]
     rows = [
-        [str(k), str(e.launches), flops_text(_flops(e)), bytes_text(e.weights_bytes), bytes_text(e.arena_bytes)]
+        [
+            str(k),
+            str(e.launches),
+            flops_text(_flops(e)),
+            bytes_text(e.weights_bytes),
+            bytes_text(e.arena_bytes),
+            f"{short(_seconds(e) * 1e3)} ms",
+        ]
         for k, e in enumerate(found)
     ]
     links: dict[tuple[int, int, str], int] = {}
+    times: dict[tuple[int, int, str], float] = {}
     counts = Counter[tuple[int, int, str]]()
     for t, n in zip(ranks.cut.transfers, _bytes(ranks, found[0]), strict=True):
         link = (t.source, t.target, t.kind)
         links[link] = links.get(link, 0) + n
+        times[link] = times.get(link, 0) + exchange_seconds(t.kind, n, len(found))
         counts[link] += 1
     between = [Column("between", 16), Column("operator", 12), Column("number", 8, right=True)]
-    between += [Column("bytes a run", 14, right=True)]
+    between += [Column("bytes a run", 14, right=True), Column("predicted", 12, right=True)]
     more = [
         [
             "all ranks" if source == _ALL else f"{source} -> {target}",
             kind,
             str(counts[source, target, kind]),
             bytes_text(n),
+            f"{short(times[source, target, kind] * 1e3)} ms",
         ]
         for (source, target, kind), n in links.items()
     ]
     lines = [*table(columns, rows), "", *table(between, more)]
     if found[0].dims:
         lines.append(f"at {', '.join(f'{printable(name)}={size}' for name, size in found[0].dims.items())}")
-    return "\n".join(lines) + "\n"
+    chosen = f"\nas chosen:\n{ranks.cut.chosen}" if ranks.cut.chosen else ""
+    return "\n".join(lines) + "\n" + chosen
 
 
 def _explained(ranks: Ranks, dims: dict[str, int] | None) -> list[Explanation]:
@@ -81,6 +95,11 @@ def _explained(ranks: Ranks, dims: dict[str, int] | None) -> list[Explanation]:
 
 def _flops(e: Explanation) -> int:
     return sum(k.flops for g in e.groups for k in g.kernels)
+
+
+def _seconds(e: Explanation) -> float:
+    """What a core takes for a rank's kernels, by the cost model of `sharding/cost.py`."""
+    return sum(compute_seconds(k.flops, k.bytes) for g in e.groups if g.kind != "collective" for k in g.kernels)
 
 
 def _bytes(ranks: Ranks, shown: Explanation) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,10 +22,12 @@ from ..formats import load_graph
 from ..graph import Graph
 from ..ops import CustomOperators
 from ..plan.partition import drop_unneeded, is_plain
-from ..sharding import Cut, Sharding, cut_stages, read_sharding, split_tensors
+from ..sharding import Cut, Sharding, Stages, choose_splits, cut_stages, read_sharding, split_tensors
+from ..sharding.config import RANKS_MOST
 from .compilation import Compilation
 from .compiler import compile_model, prepare
 
+_AUTOMATIC = re.compile("auto:([0-9]{1,9})")  # in place of a file
 _ALONE = ("train", "specialize", "observed", "named_weights", "kernels", "isa")  # options that ranks do not have
 
 
@@ -104,7 +107,8 @@ def cut_model(source: str | Path | bytes | Graph, options: CompileOptions) -> Cu
     for name in _ALONE:
         if getattr(options, name):
             raise ConfigError(f"--shard with --{name.replace('_', '-')}", "leave one of them out")
-    sharding = read_sharding(options.shard)
+    automatic = _AUTOMATIC.fullmatch(str(options.shard))
+    sharding = Sharding() if automatic else read_sharding(options.shard)
     with spending(options.budget):
         graph = source
         if not isinstance(graph, Graph):
@@ -114,7 +118,17 @@ def cut_model(source: str | Path | bytes | Graph, options: CompileOptions) -> Cu
             found = [n.describe() for n in graph.nodes if n.op.family == "host"] or ["the model"]
             why = "sizes or contents are known only in a run, which no rank can have"
             raise UnsupportedError([f"{who}: {why}" for who in found], "pin the inputs' shapes with --shapes")
-        return _cut(graph, sharding)
+        return _choose(graph, int(automatic[1])) if automatic else _cut(graph, sharding)
+
+
+def _choose(graph: Graph, ranks: int) -> Cut:
+    """The cut that the cost model chooses: with parts of weights where that makes a run shorter, else stages."""
+    if not 2 <= ranks <= RANKS_MOST:
+        raise ConfigError(f"--shard auto:{ranks}", f"ask for 2 to {RANKS_MOST} ranks")
+    found = choose_splits(graph, ranks)
+    if found is None:
+        return dataclasses.replace(cut_stages(graph, Stages(ranks, where="--shard auto")), chosen=f"stages: {ranks}\n")
+    return dataclasses.replace(split_tensors(graph, found), chosen=found.text)
 
 
 def _cut(graph: Graph, sharding: Sharding) -> Cut:

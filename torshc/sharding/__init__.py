@@ -1,8 +1,22 @@
 """A model over several processes: the file that says how (`config.py`), and the graph of each rank."""
 
-from .config import Sharding, read_sharding
+from .automatic import choose_splits
+from .config import Sharding, Stages, TensorParallel, read_sharding
+from .cost import compute_seconds, exchange_seconds
 from .cut import Cut, Transfer
 from .stages import cut_stages
 from .tensors import split_tensors
 
-__all__ = ["Cut", "Sharding", "Transfer", "cut_stages", "read_sharding", "split_tensors"]
+__all__ = [
+    "Cut",
+    "Sharding",
+    "Stages",
+    "TensorParallel",
+    "Transfer",
+    "choose_splits",
+    "compute_seconds",
+    "cut_stages",
+    "exchange_seconds",
+    "read_sharding",
+    "split_tensors",
+]

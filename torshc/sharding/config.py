@@ -15,6 +15,7 @@ tensors:                        # or: all ranks compute all nodes, with their pa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -106,6 +107,16 @@ class TensorParallel:
     ranks: int
     rules: tuple[SplitRule, ...]
     where: str = ""
+
+    @property
+    def text(self) -> str:
+        """As a file says it."""
+        lines = ["tensors:", f"  ranks: {self.ranks}", "  split:"]
+        for r in self.rules:
+            several = isinstance(r.parts, tuple) and len(r.parts) > 1
+            parts = f", parts: {list(r.parts)}" if several and isinstance(r.parts, tuple) else ""
+            lines.append(f"    - {{names: {json.dumps(r.names.text)}, axis: {r.axis}{parts}}}")
+        return "\n".join(lines) + "\n"
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,15 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Cut:
-    """A model as the graphs of its ranks, and what these exchange in a run, in order."""
+    """A model as the graphs of its ranks, and what these exchange in a run, in order.
+
+    Attributes:
+        chosen: the file that says the same, where the cost model chose; else empty.
+    """
 
     graphs: tuple[Graph, ...]
     transfers: tuple[Transfer, ...]
+    chosen: str = ""
 
 
 class RankGraph:
