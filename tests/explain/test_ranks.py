@@ -38,4 +38,4 @@ def test_stages_are_linked(tmp_path: Path) -> None:
 )
 def test_the_text_adds_up_links(shard: str, line: str, tmp_path: Path) -> None:
     text = ranks_text(prepared(shard, tmp_path), {"n": 5})
-    assert line in text.splitlines() and text.endswith("at n=5\n")
+    assert any(found.startswith(line) for found in text.splitlines()) and text.endswith("at n=5\n")

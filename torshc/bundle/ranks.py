@@ -18,8 +18,7 @@ from ..base.resources import find_template
 from ..targets.processes import execute
 from .package import HEADER, MPI, BundleWriter
 
-SOURCES = ("torshc_mpi.c", "torshc_mpi.h", HEADER)
-SCRIPT = "build.sh"
+SOURCES = {name: name for name in ("torshc_mpi.c", "torshc_mpi.h", HEADER)} | {"build.sh": "mpi.sh.j2"}
 SECONDS = 120  # for mpicc
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared")
 
@@ -32,7 +31,7 @@ def rank_folder(rank: int) -> str:
 def add_mpi(bundle: BundleWriter) -> str:
     """Add MPI to a bundle of several ranks; why there is no library for it, or empty."""
     (bundle.folder / MPI).mkdir()
-    bundle.add_texts({f"{MPI}/{name}": find_template(["c"], name).read_text() for name in (*SOURCES, SCRIPT)})
+    bundle.add_texts({f"{MPI}/{name}": find_template(["c"], file).read_text() for name, file in SOURCES.items()})
     compiler = shutil.which("mpicc")
     if compiler is None:
         return "mpicc is not installed"
@@ -41,7 +40,7 @@ def add_mpi(bundle: BundleWriter) -> str:
 
 def _compile(compiler: str, folder: Path) -> str:
     try:
-        command = [compiler, *FLAGS, f"{MPI}/{SOURCES[0]}", "-o", MPI_LIBRARY]
+        command = [compiler, *FLAGS, f"{MPI}/torshc_mpi.c", "-o", MPI_LIBRARY]
         status, _, messages = execute(command, folder, SECONDS)
     except ToolchainError as error:
         return error.message

@@ -174,8 +174,8 @@ TRAIN: Option = click.option(
 SHARD: Option = click.option(
     "--shard",
     type=FILE,
-    metavar="FILE",
-    help="Cut the model into ranks for several processes (MPI), as this file says (YAML), for --target c.",
+    metavar="FILE|auto:N",
+    help="Cut the model into ranks for several processes (MPI), as a file says (YAML) or a cost model; --target c.",
 )
 PROFILE: Option = click.option("--profile", is_flag=True, help="Make the library time its kernels.")
 DIMS: Option = click.option(
