@@ -233,6 +233,18 @@ typedef _Float16 t_halfv __attribute__((vector_size(2 * TORSHC_LANES)));
 #define T_ENCODE_F16(x) (u16v)__builtin_convertvector(x, t_halfv)
 #endif
 
+#if TORSHC_LANES == 16 && defined(__AVX512BF16__)
+/* By name, as compilers' builtins for it have many types.  It takes subnormal numbers (class 0x20) for zeros. */
+T_FN u16v t_to_bf16_(f32v x) {
+    u16v y;
+    __asm__("vcvtneps2bf16 %1, %0" : "=v"(y) : "v"(x));
+    if (__builtin_expect(!__builtin_ia32_fpclassps512_mask(x, 0x20, -1), 1)) return y;
+    const u32v w = (u32v)x, small = (u32v)((w & 0x7f800000) == 0);
+    return T_CONV(((w + 0x7fff + (w >> 16 & 1)) >> 16 & small) | (T_CONV(y, u32) & ~small), u16);
+}
+#define T_ENCODE_BF16(x) t_to_bf16_(x)
+#endif
+
 #define T_DEF_LOADS(N, S, U) \
     T_FN S##v t_load_##N(const void *p) { return t_decode_##N(t_load_##U(p)); } \
     T_FN S##v t_loadn_##N(const void *p, int64_t n) { return t_decode_##N(t_loadn_##U(p, n)); } \

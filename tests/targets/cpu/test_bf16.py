@@ -55,7 +55,7 @@ def name(form: type[Bf16GemmKernel]) -> str:
     [
         ((35, 33), (33, 50)), ((1, 64), (64, 100)), ((4, 31), (31, 130)), ((16, 1), (1, 9)), ((17, 2), (2, 16)),
         ((64, 96), (96, 64)), (("s", 40), (40, 37)), (("b", "s", 40), (40, 33)), ((2, 5, 21), (2, 21, 19)),
-        ((33,), (33, 19)), ((700, 8), (8, 16)),
+        ((33,), (33, 19)), ((700, 8), (8, 16)), ((35, 24), (24, 50)), ((70, 48), (48, 33)), ((2, 8256), (8256, 40)),
     ],
     ids=str,
 )  # fmt: skip
@@ -85,6 +85,23 @@ def test_epilogue(form: type[Bf16GemmKernel]) -> None:
     close(second, expected + residual, 2e-6)
 
 
+@pytest.mark.parametrize("compiler", compilers())
+def test_rounding_by_the_instruction(compiler: str) -> None:
+    """It is that of bf16 by definition, for subnormal numbers too, which the instruction alone takes for zeros."""
+    m = Maker()
+    graph = m.output(m.add("Cast", m.input(4, 4096), to=BF16))
+    bits = np.random.default_rng(15).integers(0, 1 << 32, 4 * 4096, np.uint32)
+    bits[::3] &= 0x807FFFFF  # subnormal, of either sign
+    bits[:4] = 0x7F7FFFFF, 0x7F800001, 0xFF800000, 0x3F808000
+    x = bits.view(np.float32).reshape(4, 4096)
+    found = Program(graph, DIMS, Machine(WIDEST, kind_of(compiler), extras=("avx512bf16",)), compiler).run(x)[0]
+    with np.errstate(invalid="ignore", over="ignore"):
+        expected = x.astype(BF16.numpy)
+    np.testing.assert_array_equal(np.isnan(found.astype(np.float32)), np.isnan(x))
+    numbers = ~np.isnan(x)
+    np.testing.assert_array_equal(found.view(np.uint16)[numbers], expected.view(np.uint16)[numbers])
+
+
 @pytest.mark.parametrize("form", FORMS, ids=name)
 def test_rows_that_do_not_lie_along_the_sum(form: type[Bf16GemmKernel]) -> None:
     m = Maker()
@@ -110,7 +127,7 @@ def test_numbers_that_are_not_finite(form: type[Bf16GemmKernel]) -> None:
     np.testing.assert_array_equal(np.isneginf(found), np.isneginf(expected))
 
 
-@pytest.mark.parametrize("depth", [100, 96])
+@pytest.mark.parametrize("depth", [100, 96, 48, 24])
 @pytest.mark.parametrize("form", FORMS, ids=name)
 def test_a_row_has_the_same_bits_among_any_number_of_rows(form: type[Bf16GemmKernel], depth: int) -> None:
     """Whether tiles read them where they lie, or packed."""

@@ -14,7 +14,7 @@ from ..index import COMPARE, CTYPES, OPERATORS, arithmetic, literal, with_instru
 from ..statements import VALUE, Text
 from .vector import INLINE, Block, Names, function_name, vector_type
 
-INSTRUCTIONS = ("decode_f16", "encode_f16")  # which processors may have: t_vec.h
+INSTRUCTIONS = ("decode_f16", "encode_f16", "encode_bf16")  # which processors may have: t_vec.h
 _BITS = {"bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>", "and": "&", "or": "|", "xor": "^"}
 WIDEST = Language(scales=True)  # vectors of 16 lanes, which are AVX-512's
 _UNARY = {"neg": "-", "not": "~", "bitnot": "~"}
