@@ -55,14 +55,36 @@ T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t c
 }
 
 /* The epilogue of `rows` pixels from `at` of a block on, whose first is pixel m of the result. */
-static __attribute__((noinline)) void finish_tile(const struct call *c, int64_t m, int64_t at, int64_t rows, int64_t n,
+static __attribute__((noinline)) void finish_tile(const struct call *from, int64_t m, int64_t at, int64_t rows, int64_t n,
     const float *sums) {
-    int64_t y = at / WIDE, x = at % WIDE;
-    for (int64_t r = 0; r < rows; r++, x++) {
-        if (x == WIDE) x = 0, y++;
-        for (int v = 0; v < T_NV && x < OW && n + v * 16 < N; v++)
-        finish(c, m + y * OW + x, n + v * 16, t_load_f32(sums + r * T_NR + v * 16), N - n - v * 16);
+    void *const buf[] = {from->buf[0], from->buf[1], from->buf[2], from->buf[3]};
+    struct call own = *from, *c = &own;
+    own.buf = buf;
+    for (int64_t r = 0, some; r < rows; r += some, at += some) {
+        const int64_t y = at / WIDE, x = at % WIDE, end = r + t_imin(OW - x, rows - r); /* of pixels that are not behind the edge */
+        const int64_t first = m + y * OW + x - r;
+        some = t_imin(WIDE - x, rows - r);
+        if (n + T_NR <= N)
+        for (int64_t i = r; i < end; i++)
+        T_UNROLL for (int v = 0; v < T_NV; v++)
+        finish(c, first + i, n + v * 16, t_load_f32(sums + i * T_NR + v * 16), 16);
+        else
+        for (int64_t i = r; i < end; i++)
+        for (int v = 0; v < T_NV && n + v * 16 < N; v++)
+        finish(c, first + i, n + v * 16, t_load_f32(sums + i * T_NR + v * 16), N - n - v * 16);
     }
+}
+
+/* Pixels of a block by a group of channels, whose sums are stored while those of the next are made. */
+struct sums {
+    _Alignas(64) float made[2][T_MR * T_NR];
+    int64_t m, at, rows, n; /* of those that are not stored yet, as above; no rows: there are none */
+    int turn;               /* where they are */
+};
+
+static void finish_sums(const struct call *c, struct sums *s) {
+    if (s->rows) finish_tile(c, s->m, s->at, s->rows, s->n, s->made[s->turn]);
+    s->rows = 0;
 }
 
 /* ---- images ---- */
@@ -91,11 +113,12 @@ static void copy(const struct call *c, const uint16_t *image, int64_t h, int64_t
 }
 
 /* ---- tasks ---- */
-void kc643382b3fb6(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k3e6ed69bfe72(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 1, n_blocks = 1;
     int64_t copied = -1; /* block of rows that scratch holds */
+    struct sums sums = {.rows = 0};
     t_bf16_open();
     for (int64_t task = begin; task < end; task++) {
         const int64_t nb = task % n_blocks, block = task / n_blocks, image = block / h_blocks;
@@ -113,14 +136,15 @@ void kc643382b3fb6(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         for (int64_t p = p0; p < p1; p++) {
             const int lines = t == 0 && p + 1 < GROUPS ? 32 : 0; /* of a step of the next group */
             const struct t_bf16_panels panels = {b + p * 2 * PANEL, PANEL, b + (p + 1) * 2 * PANEL, 0, lines};
-            _Alignas(64) float sums[T_MR * T_NR];
             const int64_t at = t * T_MR, rows = t_imin(T_MR, pixels - at);
             const struct t_bf16_rows a = {(const uint16_t *)scratch + at * UNIT, UNIT, 2 * T_STEP_WORDS, 16 * UNIT, TAPS,
                 places};
-            t_bf16_tile(rows, N - p * T_NR, STEPS, a, panels, sums);
-            finish_tile(c, (image * OH + h0) * OW, at, rows, p * T_NR, sums);
+            t_bf16_tile(rows, N - p * T_NR, STEPS, a, panels, sums.made[!sums.turn]);
+            finish_sums(c, &sums);
+            sums.m = (image * OH + h0) * OW, sums.at = at, sums.rows = rows, sums.n = p * T_NR, sums.turn = !sums.turn;
 
         }
+        finish_sums(c, &sums);
     }
     t_bf16_close();
 }

@@ -51,6 +51,12 @@ static __attribute__((noinline)) void finish_tile(const struct call *from, int r
     void *const buf[] = {from->buf[0], from->buf[1], from->buf[2], from->buf[3]};
     struct call own = *from, *c = &own;
     own.buf = buf;
+    if (vecs == T_NV && n + T_NR <= N) {
+        for (int r = 0; r < rows; r++)
+        T_UNROLL for (int v = 0; v < T_NV; v++)
+        finish(c, m + r, n + v * 16, t_load_i32(sums + r * T_NR + v * 16), 16);
+        return;
+    }
     for (int r = 0; r < rows; r++) {
         for (int v = 0; v < vecs; v++) {
             const int64_t column = n + v * 16;
@@ -105,7 +111,7 @@ static void pack(const struct call *c, const uint8_t *a, int64_t m0, int64_t m1,
 }
 
 /* ---- tasks ---- */
-void k26b35e6fa221(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k6af943ce9819(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0], .s1 = dim[1]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 31) / 32), t_imax(1, ((c->s0 + 384) / 768))), n_blocks = c->s1;
     /* Tiles whose rows are read as they lie. */

@@ -17,6 +17,7 @@ from .tiles import BLOCK_ROWS, FEW_ROWS, TASK_FLOPS, Blocks, ProductKernel, Tile
 
 BLOCK_BYTES = 512 * 1024  # of packed rows that a task reads again for each group of columns: they stay in L2
 MOST_ROWS = 384  # of a block
+STEP_WORDS = (16, 14, 12)  # words of two k that one of several equal steps takes, the best first
 STAY_BYTES = 768 * 1024  # of weights that stay in L2 beside the rows that they are multiplied with
 
 
@@ -98,10 +99,17 @@ class AmxKernel(Bf16GemmKernel):
     task_flops: ClassVar[int] = 4 * TASK_FLOPS
 
     @property
+    def words(self) -> int:
+        """Words of two k that a step takes of rows that are read where they lie; 0 where steps would not be equal."""
+        depth = as_int(self.k) or 0
+        if depth <= STEP:
+            return depth // 2 if depth % 2 == 0 else 0
+        return next((w for w in STEP_WORDS if depth % (2 * w) == 0), 0)
+
+    @property
     def direct(self) -> bool:
-        """Whether tiles read rows where they lie, as these fill whole steps."""
-        depth = as_int(self.k)
-        return self.window is None and depth is not None and depth % STEP == 0
+        """Whether tiles read rows where they lie, as these fill equal steps."""
+        return self.window is None and self.words > 0
 
     @property
     def rows_first(self) -> bool:
