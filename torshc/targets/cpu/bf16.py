@@ -17,6 +17,7 @@ from .tiles import BLOCK_ROWS, FEW_ROWS, TASK_FLOPS, Blocks, ProductKernel, Tile
 
 BLOCK_BYTES = 512 * 1024  # of packed rows that a task reads again for each group of columns: they stay in L2
 MOST_ROWS = 384  # of a block
+GROUP_BYTES = 512 * 1024  # of weights of a group of columns, of which L2 holds two
 STEP_WORDS = (16, 14, 12)  # words of two k that one of several equal steps takes, the best first
 STAY_BYTES = 768 * 1024  # of weights that stay in L2 beside the rows that they are multiplied with
 
@@ -116,6 +117,12 @@ class AmxKernel(Bf16GemmKernel):
         """Whether all columns of a tile of rows are done before the next rows."""
         size = as_int(self.k * self.n.args[0])
         return size is not None and size * self.packed <= STAY_BYTES
+
+    @property
+    def long_groups(self) -> bool:
+        """Whether the weights of one group of columns leave no room in L2 for those of the next."""
+        depth = as_int(self.k)
+        return depth is not None and depth * self.tile.columns * self.packed > GROUP_BYTES
 
     @property
     def scratch(self) -> Expr:
