@@ -108,6 +108,27 @@ def test_few_channels_are_bytes_too() -> None:
     assert names(integers(m.done(m("Conv", x, w, **PADS))))[0] == "IntegerConv"
 
 
+@pytest.mark.parametrize("zero", [0, 3])
+def test_transposed_convolutions(zero: int) -> None:
+    """Those of zero points of 0: of others a sum would depend on the taps that reach an element."""
+    m = Model()
+    x = m("DequantizeLinear", m.input(1, 6, 5, 4, dtype="u8"), m.const(0.5), m.const(zero, "u8"))
+    w = m("DequantizeLinear", m.const(weights(6, 4, 3, 3), "i8"), m.const([0.5, 0.25, 1.0, 2.0]), axis=1)
+    bias = m("DequantizeLinear", m.const([7, -100, 3000, 0], "i32"), m.const([0.25, 0.125, 0.5, 1.0]), axis=0)
+    fields: dict[str, Any] = {
+        "strides": (2, 2),
+        "dilations": (1, 1),
+        "pads": dims(1, 1, 0, 0),
+        "output_padding": (0, 0),
+    }
+    graph = m.done(m("ConvTranspose", x, w, bias, **fields))
+    data = RNG.integers(0, 255, (1, 6, 5, 4), np.uint8)
+    (before,) = run_graph(graph, {graph.inputs[0]: data})
+    assert ("IntegerConvTranspose" in names(integers(graph))) == (zero == 0)
+    (after,) = run_graph(graph, {graph.inputs[0]: data})
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-3)
+
+
 @pytest.mark.parametrize("case", ["run-time weights", "scales of rows", "long sums", "device"])
 def test_floats_stay(case: str) -> None:
     m = Model()

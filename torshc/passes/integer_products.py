@@ -10,14 +10,14 @@ import numpy as np
 
 from ..base.features import Feature, Features
 from ..base.options import CompileOptions
-from ..expr import F32, I32, as_int
+from ..expr import F32, I8, I32, U8, as_int
 from ..graph import Builder, Graph, Node, Patch, Value
-from ..ops.core.tensor import Tensor
+from ..ops.core.tensor import Tensor, apply_op
 from ..ops.math.linalg import Gemm, MatMul
 from ..ops.math.pointwise import Cast
-from ..ops.nn.conv import Conv, Window
+from ..ops.nn.conv import Conv, ConvTranspose, Window
 from ..ops.nn.pool import MaxPool
-from ..ops.quant.integer import BYTES, integer_conv, integer_matmul, parameter
+from ..ops.quant.integer import BYTES, IntegerConvTranspose, integer_conv, integer_matmul, parameter
 from ..ops.quant.quantize import DequantizeLinear, QuantizeLinear
 from ..ops.tensor.view import Reshape, Transpose
 from .manager import graph_pass
@@ -31,14 +31,15 @@ _SAME = 2.0**-22  # relative difference of scales that rounding explains
 
 @graph_pass("integer_products")
 def integer_products(graph: Graph, options: CompileOptions, *, features: Features) -> bool:
-    """Conv, MatMul and Gemm of dequantised bytes multiply the bytes, and scale the sums of i32 once.
+    """Conv, ConvTranspose, MatMul and Gemm of dequantised bytes multiply the bytes, and scale the sums of i32 once.
 
     Where the result is quantised again, perhaps behind a Relu, both scales become one factor; other results are
     quantised by a factor in place of a divisor. What moves or chooses
     elements between a DequantizeLinear and a QuantizeLinear of the same scale does so with bytes. The sums are exact,
     so a result is nearer to the definition over real numbers than one of floats; error class: rounding, which in a
     quantised result is at most 1, where the real number lies half-way between two. Weights must be constants, and
-    scales those of a tensor, or for weights of output channels. Zero points of 0 cost nothing.
+    scales those of a tensor, or for weights of output channels. Zero points of 0 cost nothing, and a ConvTranspose
+    must have no others.
 
     A target without `BYTE_PRODUCTS` keeps floats.
 
@@ -87,7 +88,7 @@ class _Bytes:
 
 def _product(site: Site) -> Patch | None:
     node = site.node
-    if type(node.op) not in (Conv, MatMul, Gemm):
+    if type(node.op) not in (Conv, ConvTranspose, MatMul, Gemm):
         return None
     x, w = _Bytes.of(node.inputs[0]), _Bytes.of(node.inputs[1])
     if x is None or w is None or x.value.dtype not in BYTES or w.value.dtype not in BYTES:
@@ -96,6 +97,8 @@ def _product(site: Site) -> Patch | None:
         return None
     if isinstance(node.op, Conv):
         return _convolution(site, node.op, x, w)
+    if isinstance(node.op, ConvTranspose):
+        return _transposed(site, node.op, x, w)
     return _matrices(site, x, w)
 
 
@@ -109,6 +112,22 @@ def _convolution(site: Site, op: Conv, x: _Bytes, w: _Bytes) -> Patch | None:
     zeros = _parameter(b, x.zero, 0), _parameter(b, w.zero, tail + 1)
     total = integer_conv(Tensor(b, x.value), zeros[0], Tensor(b, weights), zeros[1], slid, op.group, floats=False)
     return site.replace(_scale_total(site, total, x.scale, w.scale, (*site.node.inputs, None)[2], tail))
+
+
+def _transposed(site: Site, op: ConvTranspose, x: _Bytes, w: _Bytes) -> Patch | None:
+    """One of zero points of 0: of others a sum would depend on which taps reach an element."""
+    b, weights = site.builder, w.value
+    assert weights.const is not None
+    if op.out or op.group != 1 or w.axis not in (None, 1) or (x.value.dtype, weights.dtype) != (U8, I8):
+        return None
+    if any(v.zero is not None and (v.zero.const is None or v.zero.const.any()) for v in (x, w)):
+        return None
+    if not _fits(weights.const[:, 0].size):
+        return None
+    slid = IntegerConvTranspose(op.strides, op.pads, op.dilations, 1, op.output_padding)
+    total = apply_op(slid, Tensor(b, x.value), Tensor(b, weights))
+    bias, tail = (*site.node.inputs, None)[2], weights.type.rank - 2
+    return site.replace(_scale_total(site, total, x.scale, w.scale, bias, tail))
 
 
 def _matrices(site: Site, x: _Bytes, w: _Bytes) -> Patch | None:

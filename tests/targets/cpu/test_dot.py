@@ -14,7 +14,7 @@ from tests.support.seeded import seeded
 from torshc.expr import U8, const
 from torshc.graph import Graph
 from torshc.kernels.machine import Machine
-from torshc.ops.quant.integer import IntegerConv, IntegerMatMul
+from torshc.ops.quant.integer import IntegerConv, IntegerConvTranspose, IntegerMatMul
 from torshc.ops.quant.narrow import BlockMatMul
 
 from ...support.kernels import Maker
@@ -115,16 +115,44 @@ def test_convolutions(case: Case, lanes: int, compiler: str) -> None:
     np.testing.assert_array_equal(made.run(x, margin)[0], convolved(case, x, w, int(margin)))
 
 
+TRANSPOSED = [
+    Case((1, 8, 5, 7), (8, 20, 2, 2), strides=(2, 2)),
+    Case((2, 5, 6, 5), (5, 35, 3, 2), strides=(2, 1), pads=(1, 0, 0, 1), dilations=(1, 2)),
+    Case((1, 70, 4, 3), (70, 9, 2, 2), strides=(3, 3)),  # some pixels sum nothing
+    Case((1, 12, 4, 5), (12, 5, 3, 3), strides=(2, 2), pads=(1, 1, 1, 1), group=2),
+]
+
+
+@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize("lanes", [native_lanes(), 1])
+@pytest.mark.parametrize("case", TRANSPOSED, ids=str)
+def test_transposed_convolutions(case: Case, lanes: int, compiler: str) -> None:
+    x, w = unsigned(*case.x), signed(*case.w)
+    m = Maker()
+    slid = IntegerConvTranspose(case.strides, tuple(map(const, case.pads)), case.dilations, case.group, (0, 0))
+    y = m.builder.one(slid, m.input(*case.x, dtype=U8, layout=LAST), m.constant(w))
+    y.layout = LAST
+    made = program(m.output(y), compiler, lanes)
+    assert kinds(made) == ["conv"]
+    fields = {"strides": case.strides, "pads": case.pads, "dilations": case.dilations, "group": case.group}
+    np.testing.assert_array_equal(made.run(x)[0], by_runtime("ConvTranspose", x, w, fields))
+
+
 def convolved(case: Case, x: Array, w: Array, margin: int) -> Array:
-    """By ONNX Runtime, in floats, which hold these sums exactly."""
+    """By ONNX Runtime."""
     top, left, bottom, right = case.pads
     wide = np.pad(x.astype(np.float32), ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=margin)
     fields: dict[str, Any] = {"strides": case.strides, "dilations": case.dilations, "group": case.group}
+    return by_runtime("Conv", wide, w, fields)
+
+
+def by_runtime(op: str, x: Array, w: Array, fields: dict[str, Any]) -> Array:
+    """In floats, which hold these sums exactly."""
     values = [helper.make_tensor_value_info(k, TensorProto.FLOAT, None) for k in "xwy"]
-    graph = helper.make_graph([helper.make_node("Conv", ["x", "w"], ["y"], **fields)], "c", values[:2], values[2:])
+    graph = helper.make_graph([helper.make_node(op, ["x", "w"], ["y"], **fields)], "c", values[:2], values[2:])
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
     session = onnxruntime.InferenceSession(made.SerializeToString())
-    (out,) = session.run(None, {"x": wide, "w": w.astype(np.float32)})
+    (out,) = session.run(None, {"x": x.astype(np.float32), "w": w.astype(np.float32)})
     return np.asarray(out).astype(np.int32)
 
 

@@ -22,7 +22,7 @@ from ..core.base import Constraints, Index, Inputs, LoopNest, Read, need, operat
 from ..core.scalar import Scalar, where
 from ..core.tensor import Tensor, apply_op
 from ..math.linalg import MatMul
-from ..nn.conv import FEW_CHANNELS, Conv, Window, grouped, slide, spatial_of
+from ..nn.conv import FEW_CHANNELS, Conv, ConvTranspose, Window, grouped, slide, spatial_of
 
 Array = np.ndarray[Any, Any]
 BYTES = (I8, U8)
@@ -71,6 +71,23 @@ class IntegerConv(Conv):
             return value.cast(I32) * read(1, (at[1], *inner)).cast(I32)
 
         return LoopNest(body, w[1:], "add")
+
+
+@operator("IntegerConvTranspose", "torshc")
+@dataclass(frozen=True)
+class IntegerConvTranspose(ConvTranspose):
+    """Transposed convolution of bytes, summed in i32; operands x and w."""
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x, w = (need(v, "an operand of IntegerConvTranspose") for v in inputs[:2])
+        if x.dtype not in BYTES or w.dtype not in BYTES:
+            raise ModelError(f"IntegerConvTranspose of {x.dtype!r} and {w.dtype!r}")
+        (out,) = super().infer((_as(x, F32), _as(w, F32)), constraints)
+        return [TensorType(I32, out.shape)]
+
+    def nest(self, node: Node, output: int) -> LoopNest:
+        plain = super().nest(node, output)
+        return LoopNest(lambda at, inner, read: plain.term(at, inner, _read_as_i32(read)), plain.reduce, plain.combine)
 
 
 def _as(v: Value, dtype: DType) -> Value:

@@ -16,6 +16,7 @@ from ...plan.storage import Storage
 from .base import CpuTarget
 from .conv import Phase, lower_direct, padding
 from .conv_shape import Geometry, channels_last, geometry, transposed_taps
+from .gemm import is_bytes
 
 
 @CpuTarget.lowers("conv_transpose")
@@ -29,7 +30,8 @@ def lower_conv_transpose(group: Group, storage: Mapping[Value, Storage], machine
     shape = w.type.static_shape
     size = geometry(node, shape[1], shape[0] // node.op.attributes()["group"]) if shape else None
     plain = size is not None and all(as_int(e) is not None for e in padding(node))
-    if size is None or not plain or x.dtype is not F32 or w.const is None or w.const.size == 0 or is_empty(x):
+    multiplies = x.dtype is F32 or is_bytes(node)
+    if size is None or not plain or not multiplies or w.const is None or w.const.size == 0 or is_empty(x):
         return lower_generic(group, storage)
     # The kernel multiplies weights with zeros where a tap reaches no element.
     if size.stride[0] * size.stride[1] > budget().unrolled or not is_finite(w):
