@@ -17,7 +17,8 @@
 #define T_STEP (16 * T_STEP_WORDS) /* words of a panel */
 
 /* Rows of a left factor: elements from a row to the next, from 32 k to the next, and from 16 rows to the next.  Of a
- * convolution each of the taps reads such rows, from its place on. */
+ * convolution each of the taps reads such rows, from its place on: a step of all taps, whose rows are much the same, before
+ * the next. */
 struct t_bf16_rows {
     const uint16_t *at;
     int64_t row, step, below;
@@ -63,7 +64,7 @@ T_FN void t_bf16_open(void) {
 /* A tile that is left in use makes every switch of threads slower. */
 T_FN void t_bf16_close(void) { T_AMX_RELEASE(); }
 
-/* sums[T_NR] rows of `down` x `across` tiles: sums of `steps` times 32 terms for each tap. */
+/* sums[T_NR] rows of `down` x `across` tiles: sums of `steps` times 32 terms, of each tap. */
 T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16_rows a, struct t_bf16_panels b,
                       float *sums) {
     const int row = T_NR * (int)sizeof(float);
@@ -71,9 +72,9 @@ T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16
     if (across > 1) T_AMX_ZERO(1);
     if (down > 1) T_AMX_ZERO(2);
     if (down > 1 && across > 1) T_AMX_ZERO(3);
-    for (int t = 0; t < a.taps; t++) {
-        const uint16_t *from = a.at + (a.places ? a.places[t] : 0);
-        for (int i = 0; i < steps; i++, from += a.step, b.at += T_STEP, b.next += T_STEP) {
+    for (int i = 0; i < steps; i++, a.at += a.step) {
+        for (int t = 0; t < a.taps; t++, b.at += T_STEP, b.next += T_STEP) {
+            const uint16_t *from = a.at + (a.places ? a.places[t] : 0);
             t_bf16_ahead(b);
             T_AMX_LOAD(6, b.at, 64);
             if (across > 1) T_AMX_LOAD(7, b.at + b.panel, 64);
@@ -119,8 +120,8 @@ static __attribute__((noinline, unused)) void t_bf16_sums(int down, int across, 
             const uint16_t *from = a.at + r / 16 * a.below + r % 16 * a.row;
             const uint32_t *by = b.at + n / 16 * b.panel + n % 16;
             f32v acc = {0};
-            for (int t = 0; t < a.taps; t++)
-                for (int i = 0; i < steps; i++, by += T_STEP)
+            for (int i = 0; i < steps; i++)
+                for (int t = 0; t < a.taps; t++, by += T_STEP)
                     acc = t_bf16_step_(acc, from + (a.places ? a.places[t] : 0) + i * a.step, by);
             t_store_f32(sums + r * T_NR + n, acc);
         }

@@ -1,7 +1,7 @@
 /* A convolution of bf16, summed in f32 by tiles, whose left factor is an image: a task copies the rows that it needs with
  * their margins, pixels apart by the stride in a plane each, so that for every tap neighbouring pixels of the result read
  * rows at equal distances.  Pixels are counted along these wider rows; those behind an image's edge are not stored.
- * Weights in panels [ceil(OC / 16)][taps * channels / 2][16] of words of two channels.
+ * Weights in panels [ceil(OC / 16)][steps][taps][words of a step][16], words of two channels.
  * Task: a block of output rows of an image by a block of channels. */
 #define T_MR 32
 #define T_NV 2
@@ -103,7 +103,7 @@ static void copy(const struct call *c, const uint16_t *image, int64_t h, int64_t
     for (int64_t y = 0; y < rows; y++) {
         const int64_t ih = (h + y) * 2 + planes[p].h - 1;
         uint16_t *out = to + p * PLANE + y * (WIDE * UNIT);
-        for (int64_t x = 0; x < WIDE; x++, out += IC) {
+        for (int64_t x = 0; x < WIDE; x++, out += UNIT) {
             const int64_t iw = x * 2 + planes[p].w - 1;
             if (ih >= 0 && ih < IH && iw >= 0 && iw < IW)
             __builtin_memcpy(out, image + ih * X_ROW + iw * X_PIXEL, 2 * IC);
@@ -113,7 +113,7 @@ static void copy(const struct call *c, const uint16_t *image, int64_t h, int64_t
 }
 
 /* ---- tasks ---- */
-void k3e6ed69bfe72(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k3d6a8d75c628(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 1, n_blocks = 1;

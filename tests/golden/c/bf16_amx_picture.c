@@ -2,7 +2,7 @@
  * their margins, pixels apart by the stride in a plane each, so that for every tap neighbouring pixels of the result read
  * rows at equal distances.  Pixels are counted along these wider rows; those behind an image's edge are not stored.
  * A pixel of the picture has 4 halves, and a tap reads those of a row of the kernel.
- * Weights in panels [ceil(OC / 16)][taps * channels / 2][16] of words of two channels.
+ * Weights in panels [ceil(OC / 16)][steps][taps][words of a step][16], words of two channels.
  * Task: a block of output rows of an image by a block of channels. */
 #define T_MR 32
 #define T_NV 2
@@ -125,7 +125,7 @@ static void copy(const struct call *c, const uint16_t *image, int64_t h, int64_t
 }
 
 /* ---- tasks ---- */
-void k5769124271c3(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void ked3c29ba81db(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 1, n_blocks = 1;

@@ -34,6 +34,7 @@ from .tiles import TASK_FLOPS, Blocks, clamp
 Array = np.ndarray[Any, Any]
 LEAST_LINES = 4  # output rows of a block: rows around them are copied too
 MOST_BYTES = 2 * BLOCK_BYTES  # that one row of output may need of an image
+SPREAD = 32  # halves between pixels, whose lines would else share few sets of the first cache
 PIXEL = 4  # halves of a picture's pixel
 
 
@@ -71,7 +72,9 @@ class ImageKernel(AmxKernel):
     @property
     def unit(self) -> int:
         """Halves from where a pixel of the result reads to where the next one does."""
-        return PIXEL * self.size.stride[1] if self.picture else self.size.ic
+        if self.picture:
+            return PIXEL * self.size.stride[1]
+        return self.size.ic + (SPREAD if self.size.ic % (2 * SPREAD) == 0 else 0)
 
     @property
     def depth(self) -> int:
@@ -122,12 +125,16 @@ def lower_halves(
     group: Group, node: Node, size: Geometry, element: ElementAt, storage: Mapping[Value, Storage], machine: Machine
 ) -> Bf16GemmKernel:
     """A convolution of one group: over copies of images where channels fill steps of tiles, else of packed pixels."""
-    buffers, form = Buffers(storage), choose_form(machine.extras)
-    x = source_strides(element, size, buffers)
-    packed = _product(group, node, size, x, _pack(node.operands[1], size), buffers, machine)
-    if form is not AmxKernel or size.ic % STEP or not size.taps:
-        return packed
-    return _over_images(ImageKernel.of(packed), machine) or packed
+
+    def product(weights: Packed) -> Bf16GemmKernel:
+        buffers = Buffers(storage)
+        return _product(group, node, size, source_strides(element, size, buffers), weights, buffers, machine)
+
+    if choose_form(machine.extras) is AmxKernel and size.ic % STEP == 0 and size.taps:
+        made = product(_pack(node.operands[1], size, steps=size.ic // STEP))
+        if (over := _over_images(ImageKernel.of(made), machine)) is not None:
+            return over
+    return product(_pack(node.operands[1], size))
 
 
 def lower_picture(
@@ -144,7 +151,8 @@ def lower_picture(
     x = strided_operand(buffers.resolve(load(node.operands[0], size.index(n, c, h, w), BF16)), axes)
     if x is None:
         return None
-    packed = _product(group, node, size, x, _pack(node.operands[1], size, PIXEL), buffers, machine)
+    weights = _pack(node.operands[1], size, PIXEL, steps, size.kernel[0])
+    packed = _product(group, node, size, x, weights, buffers, machine)
     return _over_images(ImageKernel.of(packed, picture=True), machine)
 
 
@@ -200,19 +208,23 @@ def _over_images(kernel: ImageKernel, machine: Machine) -> ImageKernel | None:
     )
 
 
-def _pack(w: Value, size: Geometry, channels: int = 0) -> Packed:
-    """Weights as a matrix [tap, channel][output channel] in panels of words of two rows.
+def _pack(w: Value, size: Geometry, channels: int = 0, steps: int = 1, rows: int = 0) -> Packed:
+    """Weights as a matrix [step, tap, channel of a step][output channel] in panels of words of two rows.
 
     Args:
         channels: of a tap, where there are more than the convolution's, with zeros.
+        steps: in which all taps read their channels, one after the other.
+        rows: taps, where one is a whole row of the kernel.
     """
-    channels = channels or size.ic
+    channels, read = channels or size.ic, rows or size.taps
+    depth = channels * size.taps // max(read * steps, 1)
 
     def make(array: Array) -> Iterator[Array]:
         taps = np.zeros((size.taps, channels, size.oc), array.dtype)
         taps[:, : size.ic] = array.reshape(size.oc, size.ic, -1).transpose(2, 1, 0)
-        yield panels(words_of_halves(taps.reshape(-1, size.oc)), HALF_COLUMNS)
+        turned = taps.reshape(read, steps, depth, size.oc).swapaxes(0, 1)
+        yield panels(words_of_halves(turned.reshape(-1, size.oc)), HALF_COLUMNS)
 
     words = -(-channels * size.taps // STEP) * (STEP // 2)
-    how = f"halves of taps of {channels}"
+    how = f"halves of {read} taps of {channels} in {steps} steps"
     return Packed(w, how, make, -(-size.oc // HALF_COLUMNS) * HALF_COLUMNS * words * 4, I32)
