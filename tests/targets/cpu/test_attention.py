@@ -289,6 +289,7 @@ def check_tiles(shapes: list[Shape], values: list[Array] | None = None, where: W
     values = of_halves(shapes) if values is None else values
     program, got = by_tiles(values, shapes, where, **form)
     assert kinds(program) == ["attention_bf16_amx"]
+    assert program.kernels[0].needs == AmxKernel.needs  # or nobody asks Linux for tiles
     wanted = expected(*(v.astype(np.float32) for v in values), **form)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
     close(np.nan_to_num(got), np.nan_to_num(wanted), 3 * 2**-10)

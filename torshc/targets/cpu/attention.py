@@ -120,6 +120,7 @@ class AttentionTilesKernel(AttentionKernel):
     """The same of bf16 by tiles, 32 queries a panel."""
 
     template: ClassVar[str] = "attention_bf16_amx.c.j2"
+    needs: ClassVar[tuple[str, ...]] = AmxKernel.needs
 
     @property
     def threshold(self) -> str:
