@@ -142,9 +142,18 @@ def test_bias_and_mask_stay_f32() -> None:
     graph = halved(m.done(m("Conv", x, m.const(np.ones((6, 8, 1, 1))), bias, **PADS)))
     assert [v.dtype.name for v in heavy(graph).operands] == ["f16", "f16", "f32"]
     m = Model()
-    q, k, v, mask = (m.input(2, 5, 8), m.input(2, 7, 8), m.input(2, 7, 8), m.input(5, 7))
+    q, k, v, mask = (m.input(2, 9, 8), m.input(2, 7, 8), m.input(2, 7, 8), m.input(9, 7))
     graph = halved(m.done(m("Attention", q, k, v, mask, domain="torshc")))
     assert [v.dtype.name for v in (*heavy(graph).operands, *heavy(graph).outputs)] == ["f16"] * 3 + ["f32"] * 2
+
+
+def test_attention_of_few_queries_stays_f32() -> None:
+    """A decoder's step reads its cache once, and a cast would read it and write another."""
+    for queries, kept in ((1, True), (8, True), (9, False)):
+        m = Model()
+        q, k, v = m.input(2, queries, 8), m.input(2, 16, 8), m.input(2, 16, 8)
+        graph = halved(m.done(m("Attention", q, k, v, domain="torshc", scale=0.3)), "bf16")
+        assert (heavy(graph).operands[0].dtype.name == "f32") is kept
 
 
 @pytest.mark.parametrize("shape", [(4, 1), (4, 7)])
@@ -348,8 +357,8 @@ def test_a_transposed_convolution(level: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("precision", ["f16", "bf16"])
 def test_attention_with_a_mask(precision: str, level: int, tmp_path: Path) -> None:
     """Whole at O3, where the weights stay f32; at O0 the weights are operands of a product and rounded too."""
-    q, k, v = (RNG.standard_normal((2, 3, n, 16)).astype(np.float32) for n in (5, 7, 7))
-    mask = np.where(RNG.random((5, 7)) < 0.3, np.finfo(np.float32).min, 0).astype(np.float32)
+    q, k, v = (RNG.standard_normal((2, 3, n, 16)).astype(np.float32) for n in (9, 7, 7))
+    mask = np.where(RNG.random((9, 7)) < 0.3, np.finfo(np.float32).min, 0).astype(np.float32)
     mask[:, 0] = 0
     nodes = [
         node("Transpose", "k", "t", perm=[0, 1, 3, 2]),

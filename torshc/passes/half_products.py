@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from .walk import Site, walk
 Array = np.ndarray[Any, Any]
 # Operands that are multiplied; bias and mask follow.
 DATA = {"gemm": 2, "conv": 2, "conv_transpose": 2, "conv_weights": 2, "attention": 3}
+QUERIES = 8  # at most that wait for keys and values, which a cast would read and write once more
 SHALLOW = 8  # sums below this are too short for matrix units: outer products such as positions times frequencies
 
 
@@ -31,7 +33,8 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
     the views that its readers look through, so that its producer can store it as halves; where nothing else
     reads it, no f32 copy is left. Constants are rounded here; finite ones too large for a half become its largest
     number. Values of a run that are too large become infinite. With `BF16_CONVOLUTIONS`, what convolutions read as bf16
-    all others read as rounded, residuals say: images are stored once, in half the bytes.
+    all others read as rounded, residuals say: images are stored once, in half the bytes. Without `HALF_PRODUCTS`
+    attention of few queries stays f32, as its keys and values are read only once.
     Error class: 2^-11 (f16) or 2^-8 (bf16) of each factor.
 
     Before::
@@ -49,10 +52,11 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
         return False
     changed = walk(graph, _open, "half_products")
     rewriter = Rewriter(graph, "half_products")
-    halves = _Halves(graph, DTYPES[options.precision], rewriter)
+    waiting = {n for n in graph.nodes if Feature.HALF_PRODUCTS not in features and _waits(n)}
+    halves = _Halves(graph, DTYPES[options.precision], rewriter, waiting)
     rounded = _images(graph) if options.precision == BF16.name and Feature.BF16_CONVOLUTIONS in features else set()
     for node in rewriter:
-        if _takes_halves(node):
+        if _takes_halves(node) and node not in waiting:
             count = DATA[node.op.family]
             operands = (*(halves.of(v) for v in node.operands[:count]), *node.inputs[count:])
             rewire(node, operands, dataclasses.replace(node.op, out=F32.name))  # type: ignore[call-arg]  # each of DATA
@@ -96,17 +100,24 @@ def _takes_halves(node: Node) -> bool:
     return depth is None or depth >= SHALLOW
 
 
+def _waits(node: Node) -> bool:
+    """Whether an attention has so few queries that memory bounds it, as in a decoder's step."""
+    queries = as_int(node.operands[0].shape[-2]) if node.op.family == "attention" else None
+    return queries is not None and queries <= QUERIES
+
+
 class _Halves:
     """Makes the casts of a graph, one a value.
 
     Args:
         dtype: f16 or bf16.
         rewriter: the walk in which they are built.
+        waiting: nodes that stay as they are.
     """
 
-    def __init__(self, graph: Graph, dtype: DType, rewriter: Rewriter) -> None:
+    def __init__(self, graph: Graph, dtype: DType, rewriter: Rewriter, waiting: Container[Node]) -> None:
         self.graph, self.dtype, self.rewriter = graph, dtype, rewriter
-        self.whole = _wanted_whole(graph)
+        self.whole = _wanted_whole(graph, waiting)
         self.made: dict[Value, Value] = {}
 
     def of(self, value: Value) -> Value:
@@ -147,11 +158,11 @@ class _Halves:
         return _chooses(node) and node.operands[0] not in self.whole
 
 
-def _wanted_whole(graph: Graph) -> set[Value]:
+def _wanted_whole(graph: Graph, waiting: Container[Node]) -> set[Value]:
     """Values that are read as f32 by something else than heavy operators and what comes before those."""
     whole = set(graph.outputs)
     for node in reversed(graph.nodes):
-        if _takes_halves(node):
+        if _takes_halves(node) and node not in waiting:
             whole.update(v for v in node.inputs[DATA[node.op.family] :] if v is not None)
         elif not _chooses(node) or not whole.isdisjoint(node.outputs):
             whole.update(node.operands)

@@ -31,6 +31,7 @@ from .bf16 import AmxKernel, choose_form
 from .pack import HALF_COLUMNS, STEP
 
 KEYS = 256  # keys a block: their part of k and v (64 KiB each at depth 64) and the weights stay in L2
+QUERIES = 8  # at most that wait for keys and values
 WIDE = 32  # points of the batch that keep every thread busy, and tasks may take more rows each
 
 
@@ -63,6 +64,12 @@ class AttentionKernel(AttentionBase):
     def scores_alone(self) -> bool:
         """Whether a panel of one query sums its scores across lanes, in less than half the time of a tile."""
         return self.single and not (self.exact and as_int(self.row.args[0]) is None)
+
+    @property
+    def streams(self) -> bool:
+        """Whether so few queries share keys and values that these come no faster than memory is asked for them."""
+        queries = as_int(self.row.args[0])
+        return queries is not None and queries <= QUERIES
 
     @property
     def threshold(self) -> str:
