@@ -185,6 +185,15 @@ def test_a_processor_takes_the_form_that_it_is_fastest_with(extras: tuple[str, .
     assert name(choose_form(extras)) == wanted
 
 
+def test_few_rows_take_vectors_where_there_are_tiles() -> None:
+    """They only wait for their weights, which are packed alike."""
+    extras = ("avx512bf16", "avx512fp16", "amx-tile", "amx-bf16")
+    assert [name(choose_form(extras, rows)) for rows in (1, 4, 5, None)] == ["gemm_bf16_dot"] * 2 + [
+        "gemm_bf16_amx"
+    ] * 2
+    assert name(choose_form(("amx-tile", "amx-bf16"), 1)) == "gemm_bf16_amx"
+
+
 def test_forms_share_their_weights() -> None:
     """Versions of a library for different processors store them once."""
     packed = []
@@ -199,7 +208,7 @@ def test_forms_share_their_weights() -> None:
 @pytest.mark.parametrize("form", FORMS, ids=name)
 def test_a_whole_model(form: type[Bf16GemmKernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Activations between products are halves in memory; the result keeps to the tolerance that the model states."""
-    monkeypatch.setattr("torshc.targets.cpu.gemm.choose_form", lambda extras: form)
+    monkeypatch.setattr("torshc.targets.cpu.gemm.choose_form", lambda extras, rows=None: form)
     rng = np.random.default_rng(16)
     sizes = {"w": (60, 200), "b": (200,), "v": (200, 50)}
     weights = {n: (rng.standard_normal(s) / np.sqrt(s[0])).astype(np.float32) for n, s in sizes.items()}
@@ -219,7 +228,7 @@ def test_a_whole_model(form: type[Bf16GemmKernel], tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("cut", [False, True])
 def test_pixels_by_weights(cut: bool, form: type[Bf16GemmKernel], tmp_path: Path, monkeypatch: Any) -> None:
     """A 1x1 convolution, of a part of an image too, whose rows do not follow each other."""
-    monkeypatch.setattr("torshc.targets.cpu.gemm.choose_form", lambda extras: form)
+    monkeypatch.setattr("torshc.targets.cpu.gemm.choose_form", lambda extras, rows=None: form)
     rng = np.random.default_rng(17)
     weights = {n: rng.integers(-3, 4, s).astype(np.float32) for n, s in {"w": (20, 24, 1, 1), "b": (20,)}.items()}
     more = {"begin": np.array([1, 1]), "end": np.array([6, 9]), "axes": np.array([2, 3])}
@@ -337,9 +346,9 @@ def test_weights_that_are_read_once(image: bool, monkeypatch: pytest.MonkeyPatch
 
 def test_images_are_stored_once_as_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Residuals and convolutions of one channel each read them too, and compute in f32; small integers are exact."""
-    monkeypatch.setattr("torshc.targets.cpu.conv_bf16.choose_form", lambda extras: FORMS[0])
-    monkeypatch.setattr("torshc.targets.cpu.gemm.choose_form", lambda extras: FORMS[0])
-    monkeypatch.setattr("torshc.targets.cpu.bf16.choose_form", lambda extras: FORMS[0])
+    monkeypatch.setattr("torshc.targets.cpu.conv_bf16.choose_form", lambda extras, rows=None: FORMS[0])
+    monkeypatch.setattr("torshc.targets.cpu.gemm.choose_form", lambda extras, rows=None: FORMS[0])
+    monkeypatch.setattr("torshc.targets.cpu.bf16.choose_form", lambda extras, rows=None: FORMS[0])
     rng = np.random.default_rng(23)
     shapes = {"w": (37, 16, 1, 1), "d": (37, 1, 3, 3), "v": (16, 37, 1, 1), "u": (16, 16, 1, 1)}
     weights = {n: rng.integers(-1, 2, s).astype(np.float32) for n, s in shapes.items()}

@@ -68,7 +68,7 @@ class Bf16GemmKernel(ProductKernel):
     def choose_tile(cls, lanes: int, rows: int | None) -> Tile:
         """Rows and columns of a register tile; the columns are whole panels."""
         if lanes == 16:
-            return Tile(4, 6, 16) if rows is not None and rows <= FEW_ROWS else Tile(8, 3, 16)
+            return Tile(4, 4, 16) if rows is not None and rows <= FEW_ROWS else Tile(8, 3, 16)
         return Tile({8: 6, 4: 3}.get(lanes, 2), HALF_COLUMNS // lanes, lanes)
 
     @classmethod
@@ -167,11 +167,18 @@ class WidenedKernel(Bf16GemmKernel):
 FORMS: tuple[type[Bf16GemmKernel], ...] = (AmxKernel, DotKernel, MmlaKernel, WidenedKernel)  # the best first
 
 
-def choose_form(extras: Sequence[str]) -> type[Bf16GemmKernel]:
+def choose_form(extras: Sequence[str], rows: int | None = None) -> type[Bf16GemmKernel]:
     """The best form that a processor has instructions for.
 
     Intel's processors, which have AVX512-FP16 beside AVX512-BF16, add pairs at half the rate of their multiply-adds.
+    Few rows only wait for their weights, which vectors ask memory for sooner than tiles do.
+
+    Args:
+        rows: of a product, where they are known.
     """
+    few = rows is not None and rows <= FEW_ROWS
+    if few and set(DotKernel.needs) <= set(extras):
+        return DotKernel
     forms = (f for f in FORMS if f is not DotKernel or "avx512fp16" not in extras)
     return next(form for form in forms if set(form.needs) <= set(extras))
 

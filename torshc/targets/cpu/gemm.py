@@ -257,7 +257,7 @@ def lower_product(
 def _form(p: Product, rows: int | None, machine: Machine) -> type[Bf16GemmKernel] | type[Int8AmxKernel] | None:
     """What multiplies narrow types; None where it is the kernel of floats, or its words of bytes."""
     if p.halves:
-        return choose_form(machine.extras)
+        return choose_form(machine.extras, rows)
     return Int8AmxKernel if p.b.dtype is I8 and p.scale is None and Int8AmxKernel.suits(machine, rows) else None
 
 
