@@ -40,6 +40,8 @@ UNSEEN = {
     "cuda/attention_cache.j2": "takes attention over a cache with all that belongs to it, which is no small model",
     "cuda/attention_group.j2": "prints 660 lines for the smallest model that it serves; groups.cu shows its products",
     "cuda/contraction_int4.j2": "takes weights of 4 bits as one format of models packs them",
+    "c/gemm_nibbles.c.j2": "takes weights of 4 bits as one format of models packs them",
+    "c/digits.c.j2": "makes what that one reads",
     "llvm/conv.ll.j2": "prints 680 lines around the tile that gemm.ll shows",
     "c/conv_weights.c.j2": "computes gradients, which no model that runs has",
     "c/depthwise_weights.c.j2": "computes gradients, which no model that runs has",

@@ -10,7 +10,7 @@ from ...expr import BF16, F32, F64, I8, I32, U8, DType, Expr, acc, as_int, axis,
 from ...expr.affine import contains
 from ...graph import Node, Value
 from ...kernels.axes import make_axes
-from ...kernels.base import Kernel, Temporary
+from ...kernels.base import Kernel, Packed, Temporary
 from ...kernels.generic import lower_generic
 from ...kernels.heavy import (
     Source,
@@ -37,6 +37,7 @@ from ...plan.storage import Storage
 from .base import CpuTarget
 from .bf16 import Bf16GemmKernel, choose_form
 from .int8 import Int8AmxKernel
+from .nibbles import NibblesKernel, with_digits
 from .pack import HALF_COLUMNS, QUAD, WORD_COLUMNS, Panels, pack_at_run_time, pack_constant
 from .tiles import ProductKernel, Tile, choose_blocks, choose_tile, partial_sums, split_k
 
@@ -206,15 +207,16 @@ def lower_product(
     buffers, plain_floats = Buffers(storage), p.b.dtype.is_float and not p.halves
     left, before = _left(group, p, buffers, storage)
     rows = product([a.args[0] for a in p.rows if not contains(p.b, a)])
-    form = _form(p, as_int(rows), machine)
+    form = _form(p, as_int(rows), as_int(p.k.args[0]), machine)
     tile = choose_tile(machine, rows, p.n.args[0], p.k.args[0], p.b.dtype)
     if form is not None:
         tile = form.choose_tile(machine.lanes, as_int(rows))
     packed = _panels(group, p, rows, tile, form, storage)
     if packed is None:
         return None
-    panels = add_buffer(buffers, packed.operand, dtype=p.b.dtype if plain_floats else I32 if p.scale is None else I8)
-    scale = _scale_panels(p, tile, buffers)
+    kind = packed.operand.dtype if isinstance(packed.operand, Packed) else None
+    panels = add_buffer(buffers, packed.operand, dtype=kind or p.b.dtype)
+    scale = _scale_panels(p, tile if form is None else Tile(1, 1, WORD_COLUMNS), buffers)
     stores = finish(group, anchor, p.result, p.index, buffers)
     axes, stores, (offset, start) = join_bodies(list(p.rows), stores, left.args[0], packed.start)
     free = [a for a in axes if not contains(start, a)]
@@ -245,19 +247,27 @@ def lower_product(
         tile=tile,
         blocks=blocks,
     )
+    before += [packed.kernel] if packed.kernel else []
+    if form is NibblesKernel:
+        assert scale is not None  # of weights of bits
+        return [*before, *with_digits(made, scale, p.block, group.id)]
     k_blocks = split_k(machine, size, depth) if plain_floats else 1
     kernel = (
         GemmKernel.of(made, k_blocks=k_blocks, scale=scale, block=p.block, bits=p.bits)
         if form is None
         else form.of(made)
     )
-    return [*before, *([packed.kernel] if packed.kernel else []), kernel]
+    return [*before, kernel]
 
 
-def _form(p: Product, rows: int | None, machine: Machine) -> type[Bf16GemmKernel] | type[Int8AmxKernel] | None:
+def _form(
+    p: Product, rows: int | None, depth: int | None, machine: Machine
+) -> type[Bf16GemmKernel] | type[Int8AmxKernel] | type[NibblesKernel] | None:
     """What multiplies narrow types; None where it is the kernel of floats, or its words of bytes."""
     if p.halves:
         return choose_form(machine.extras, rows)
+    if p.scale is not None:
+        return NibblesKernel if p.bits == 4 and NibblesKernel.suits(machine, rows, depth, p.block) else None
     return Int8AmxKernel if p.b.dtype is I8 and p.scale is None and Int8AmxKernel.suits(machine, rows) else None
 
 
@@ -295,6 +305,8 @@ def _panels(
             return pack_constant(p.b, p.rows, p.k, p.n, Tile(1, 1, HALF_COLUMNS), "halves")
         if form is Int8AmxKernel:
             return pack_constant(p.b, p.rows, p.k, p.n, Tile(1, 1, WORD_COLUMNS), "steps")
+        if form is NibblesKernel:
+            return pack_constant(p.b, p.rows, p.k, p.n, Tile(1, 1, WORD_COLUMNS), "words of nibbles")
         words = "nibbles" if p.bits == 4 else "words" if p.b.dtype is I8 and p.scale is None else ""
         return pack_constant(p.b, p.rows, p.k, p.n, tile, words)
     if count is not None and count < PACK_ROWS:

@@ -124,6 +124,21 @@ def nibbles(matrix: Array) -> Array:
     return (matrix[..., ::2, :] & 15) | (matrix[..., 1::2, :] << 4)
 
 
+def words_of_nibbles(matrix: Array) -> Array:
+    """Numbers of 4 bits [..., K, N], K a multiple of 8, 8 larger in words [..., K / 8, N].
+
+    Byte j of a word has that of k = j below, and of k = j + 4 above.
+
+    >>> [hex(word) for word in words_of_nibbles(np.arange(-8, 8, dtype=np.int8)[:, None])[:, 0]]
+    ['0x73625140', '0xfbead9c8']
+    """
+    *batch, k, n = matrix.shape
+    numbers = ((matrix + 8) & 15).astype(np.uint8).reshape(*batch, k // 8, 2, 4, n)
+    pairs = numbers[..., 0, :, :] | numbers[..., 1, :, :] << 4
+    words: Array = np.ascontiguousarray(np.moveaxis(pairs, -2, -1)).view("<u4")[..., 0]
+    return words
+
+
 def panel_size(tile: Tile, k: Expr, n: Expr) -> Expr:
     """Elements of all panels of a matrix."""
     return tile.panels(n) * k * tile.columns
@@ -134,7 +149,7 @@ def pack_constant(element: Expr, batch: Sequence[Expr], k: Expr, n: Expr, tile: 
 
     Args:
         form: "words" packs bytes in words of four, see :func:`quads`, "steps" those of whole steps of tiles, "nibbles"
-            see :func:`nibbles`, "halves" see :func:`words_of_halves`.
+            see :func:`nibbles`, "words of nibbles" :func:`words_of_nibbles`, "halves" see :func:`words_of_halves`.
 
     Returns:
         None when the constant is not read with plain strides.
@@ -167,6 +182,7 @@ def pack_constant(element: Expr, batch: Sequence[Expr], k: Expr, n: Expr, tile: 
         "words": (quads, QUAD, QUAD, I32),
         "steps": (partial(quads, step=BYTE_STEP), BYTE_STEP, QUAD, I32),
         "nibbles": (nibbles, 2, 2, I8),
+        "words of nibbles": (words_of_nibbles, 8, 8, I32),
         "halves": (words_of_halves, STEP, 2, I32),
     }
     pack, step, together, dtype = forms.get(form, (None, 1, 1, source.dtype))
