@@ -20,6 +20,7 @@ ELSEWHERE = (
     r"the emulator cannot survive it",
     r"PyTorch is not installed",
     r"could not import 'torch'",
+    r"could not import 'tokenizers'",  # a sample's
     r"torch\.onnx\.export needs onnxscript",
     r"the extra `exporters` is not installed",
     r"the emulator of Metal needs a clang\+\+ with _Float16",  # Debian's newest clang by that name is 14
