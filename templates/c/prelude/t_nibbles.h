@@ -46,6 +46,7 @@ T_FN void t_nibbles_sums(const int rows, const int vecs, const int block, int gr
         }
         T_UNROLL for (int r = 0; r < rows; r++) {
             const struct t_digits *x = digits + r * groups;
+            const float unit = x->plain ? 1.0f : x->scale;
             f32v sum[T_NV];
             if (__builtin_expect(x->plain, 0)) {
                 T_UNROLL for (int v = 0; v < vecs; v++)
@@ -65,11 +66,11 @@ T_FN void t_nibbles_sums(const int rows, const int vecs, const int block, int gr
                     }
                 T_UNROLL for (int v = 0; v < vecs; v++) {
                     const i32v total = (((part[v][0] << 7) + part[v][1]) << 7) + part[v][2] - x->excess;
-                    sum[v] = t_cast_i32_f32(total) * x->scale;
+                    sum[v] = t_cast_i32_f32(total);
                 }
             }
             T_UNROLL for (int v = 0; v < vecs; v++)
-                acc[r][v] += sum[v] * t_load_f32(factors + v / T_PER * scales + v % T_PER * TORSHC_LANES);
+                acc[r][v] += sum[v] * (t_load_f32(factors + v / T_PER * scales + v % T_PER * TORSHC_LANES) * unit);
         }
     }
 }
