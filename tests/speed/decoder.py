@@ -1,0 +1,98 @@
+"""A decoder's step beside the rate of memory: ``python -m tests.speed.decoder [--bits 4] [--threads 1 2]``.
+
+The model is :mod:`tests.speed.decoder_model`'s, 1 B parameters by default, which takes some gigabytes of a disk;
+``--folder`` keeps it, compiled, for later calls. What has to be read is counted: weights with their scales, those of
+the last product, keys and values. ``read`` is what a loop of the same number of threads takes to read as much, from
+huge pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import torshc
+from torshc.workbench.verify import ort_session
+
+from ..support.compilers import needed
+from .beside import processor
+from .decoder_model import Decoder, write_decoder
+
+BYTES = {4: 0.5 + 4 / 32, 16: 2.0, 32: 4.0}  # of a weight
+READ, ROUNDS, SECONDS = 1 << 30, 7, 3.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bits", type=int, choices=BYTES, default=4, help="of weights: 4 are MatMulNBits, 16 bf16")
+    parser.add_argument("--layers", type=int, default=16)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1])
+    parser.add_argument("--folder", type=Path, help="where the model is kept")
+    parser.add_argument("--prepare", action="store_true", help="write and compile the model only")
+    parser.add_argument("--against", choices=("ort",), help="ONNX Runtime too, in turns")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="torshc-decoder-") as scratch:
+        measure(args, args.folder or Path(scratch))
+
+
+def measure(args: argparse.Namespace, folder: Path) -> None:
+    """Print a line for each number of threads."""
+    size = Decoder(layers=args.layers, bits=4 if args.bits == 4 else 32)
+    path = folder / f"decoder_{size.bits}_{args.layers}.onnx"
+    bundle = folder / f"decoder_{args.bits}_{args.layers}.tsc"
+    if not path.exists():
+        write_decoder(size, path)
+    if not bundle.exists():
+        torshc.compile(path, bundle, precision="bf16" if args.bits == 16 else "f32")
+    reader = reading(folder)
+    if args.prepare:
+        return
+    moved = size.bytes(BYTES[args.bits])
+    print(f"{processor()}; {args.layers} layers, weights of {args.bits} bits, {moved / 1e6:.0f} MB a step")
+    rng = np.random.default_rng(0)
+    feeds = {"ids": np.array([[7]]), "last": np.array([size.past - 1], np.int32)}
+    feeds |= {f"past_{n}{k}": rng.standard_normal(size.cache, np.float32) for k in range(args.layers) for n in "kv"}
+    for threads in args.threads:
+        with torshc.load(bundle, threads=threads) as loaded:
+            out = {n: np.array(a) for n, a in loaded.run(feeds).items()}
+            calls = {"torshc": lambda loaded=loaded, out=out: loaded.run(feeds, out=out)}
+            if args.against:
+                session = ort_session(path, threads)
+                calls["ONNX Runtime"] = lambda session=session: session.run(None, feeds)
+            times: dict[str, list[float]] = {name: [] for name in calls}
+            end = time.perf_counter() + SECONDS * len(calls)
+            while time.perf_counter() < end:
+                for name, call in calls.items():
+                    began = time.perf_counter()
+                    call()
+                    times[name].append(time.perf_counter() - began)
+        rate = READ / reader(READ, threads, ROUNDS)
+        for name, taken in times.items():
+            median = statistics.median(taken)
+            share = moved / rate / median
+            print(
+                f"{threads} threads: {name} {median * 1e3:.2f} ms, least {min(taken) * 1e3:.2f}; read "
+                f"{moved / rate * 1e3:.2f} ms at {rate / 1e9:.1f} GB/s, {share:.0%}"
+            )
+
+
+def reading(folder: Path) -> ctypes._NamedFuncPointer:
+    """The function of read.c."""
+    library = folder / "read.so"
+    source = Path(__file__).with_name("read.c")
+    cc = needed().cc
+    subprocess.run([cc, "-O3", "-march=native", "-shared", "-fPIC", "-pthread", source, "-o", library], check=True)
+    found = ctypes.CDLL(str(library)).read_seconds
+    found.restype, found.argtypes = ctypes.c_double, (ctypes.c_size_t, ctypes.c_int, ctypes.c_int)
+    return found
+
+
+if __name__ == "__main__":
+    main()
