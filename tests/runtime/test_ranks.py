@@ -64,6 +64,8 @@ def test_a_failed_run_breaks_the_world(stages: tuple[Path, Any]) -> None:
     with pytest.raises(RunError):
         model.run({"x": X})
     assert table.broken == 1
+    with pytest.raises(RunError, match="an earlier run failed"):
+        model.run({"x": X})
 
 
 def test_bad_inputs_are_refused_before_anything_is_sent(stages: tuple[Path, Any]) -> None:

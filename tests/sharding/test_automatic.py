@@ -32,7 +32,7 @@ def test_columns_and_then_rows(ranks: int, tmp_path: Path) -> None:
 
 
 def test_queries_keys_and_values_are_sections(tmp_path: Path) -> None:
-    """Each rank has heads of its own: of each third of the columns its part. Logits are small here, and given around."""
+    """Each rank has heads of its own: of each third of the columns its part. Logits are small here."""
     done = chosen(decoder(64, 512, 8), 4, tmp_path)
     assert "parts: [512, 512, 512]" in done.chosen
     assert [t.kind for t in done.transfers] == ["AllReduce", "AllReduce", "AllGather"]

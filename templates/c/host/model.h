@@ -158,7 +158,7 @@ typedef struct torshc_ranks {
     int (*iallgather)(void *context, const void *from, void *to, size_t bytes, void **request);
     int (*ireduce_scatter)(void *context, const void *from, void *to, size_t count, torshc_dtype type, void **request);
     int (*test)(void *context, void **request, int *done);
-    const char *(*message)(void *context);     /* of the last failure */
+    const char *(*message)(void *context);    /* of the last failure */
     void (*abort)(void *context, int status); /* ends all processes */
 } torshc_ranks;
 

@@ -324,6 +324,8 @@ static int run_program(torshc_model *m, const torshc_tensor *inputs, int32_t inp
     pthread_mutex_lock(&head->lock);
     const uint64_t began = begin_run(head);
     int status = check_call(m, inputs, input_count, outputs, output_count, work);
+    if (!status && head->shared->ranks && head->shared->ranks->broken)
+        status = t_fail(TORSHC_E_RANKS, "an earlier run failed, on this rank or by another: end all processes");
     if (!status) {
         t_take_weights(head);
         status = t_run_on(m, work);
