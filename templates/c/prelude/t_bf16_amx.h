@@ -40,8 +40,13 @@ struct t_bf16_panels {
     int from, to;
 };
 
+T_FN void t_bf16_line_ahead_(struct t_bf16_panels b, int i) {
+    __builtin_prefetch(b.next + i / 16 * b.panel + i % 16 * 16, 0, 2);
+}
 T_FN void t_bf16_ahead(struct t_bf16_panels b) {
-    for (int i = b.from; i < b.to; i++) __builtin_prefetch(b.next + i / 16 * b.panel + i % 16 * 16, 0, 2);
+    for (; b.from + 4 <= b.to; b.from += 4)
+        T_UNROLL for (int i = 0; i < 4; i++) t_bf16_line_ahead_(b, b.from + i);
+    for (; b.from < b.to; b.from++) t_bf16_line_ahead_(b, b.from);
 }
 
 #ifdef __AMX_BF16__
@@ -91,6 +96,59 @@ T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16
     if (down > 1) T_AMX_STORE(2, sums + 16 * T_NR, row);
     if (down > 1 && across > 1) T_AMX_STORE(3, sums + 16 * T_NR + 16, row);
 }
+/* The same in parts, steps `from` up to `to` of one run of rows: the sums stay in their tiles. In the first step what these held
+ * before goes to `before`, a tile behind each product, as four stores at once hold up the loads behind them; `held` is where
+ * there are no tiles. */
+T_FN void t_bf16_part(const int down, const int across, int from, int to, struct t_bf16_rows a, struct t_bf16_panels b,
+                      float *held, float *before) {
+    const int row = T_NR * (int)sizeof(float);
+    (void)held;
+    a.at += from * a.step;
+    b.at += from * T_STEP;
+    b.next += from * T_STEP;
+    for (int i = from; i < to; i++, a.at += a.step, b.at += T_STEP, b.next += T_STEP) {
+        const int first = i == 0;
+        T_AMX_LOAD(4, a.at, a.row * 2);
+        T_AMX_LOAD(6, b.at, 64);
+        if (first) {
+            T_AMX_STORE(0, before, row);
+            T_AMX_ZERO(0);
+        }
+        T_AMX_DOT_BF16(0, 4, 6);
+        if (first) {
+            T_AMX_STORE(2, before + 16 * T_NR, row);
+            T_AMX_ZERO(2);
+        }
+        if (down > 1) {
+            T_AMX_LOAD(5, a.at + a.below, a.row * 2);
+            T_AMX_DOT_BF16(2, 5, 6);
+        }
+        if (first) {
+            T_AMX_STORE(1, before + 16, row);
+            T_AMX_ZERO(1);
+        }
+        if (across > 1) {
+            T_AMX_LOAD(7, b.at + b.panel, 64);
+            T_AMX_DOT_BF16(1, 4, 7);
+        }
+        if (first) {
+            T_AMX_STORE(3, before + 16 * T_NR + 16, row);
+            T_AMX_ZERO(3);
+        }
+        if (down > 1 && across > 1) T_AMX_DOT_BF16(3, 5, 7);
+        t_bf16_ahead(b);
+    }
+}
+
+/* What the tiles hold. */
+T_FN void t_bf16_last(const float *held, float *sums) {
+    const int row = T_NR * (int)sizeof(float);
+    (void)held;
+    T_AMX_STORE(0, sums, row);
+    T_AMX_STORE(1, sums + 16, row);
+    T_AMX_STORE(2, sums + 16 * T_NR, row);
+    T_AMX_STORE(3, sums + 16 * T_NR + 16, row);
+}
 #else
 T_FN void t_bf16_open(void) {}
 T_FN void t_bf16_close(void) {}
@@ -126,6 +184,23 @@ static __attribute__((noinline, unused)) void t_bf16_sums(int down, int across, 
             t_store_f32(sums + r * T_NR + n, acc);
         }
 }
+static __attribute__((noinline, unused)) void t_bf16_part(int down, int across, int from, int to, struct t_bf16_rows a,
+                                                          struct t_bf16_panels b, float *held, float *before) {
+    if (from == 0) {
+        __builtin_memcpy(before, held, sizeof(float) * 32 * T_NR);
+        __builtin_memset(held, 0, sizeof(float) * 32 * T_NR);
+    }
+    for (int r = 0; r < 16 * down; r++)
+        for (int n = 0; n < 16 * across; n += TORSHC_LANES) {
+            const uint16_t *by_row = a.at + r / 16 * a.below + r % 16 * a.row;
+            const uint32_t *by = b.at + n / 16 * b.panel + n % 16;
+            f32v acc = t_load_f32(held + r * T_NR + n);
+            for (int i = from; i < to; i++) acc = t_bf16_step_(acc, by_row + i * a.step, by + i * T_STEP);
+            t_store_f32(held + r * T_NR + n, acc);
+        }
+}
+
+T_FN void t_bf16_last(const float *held, float *sums) { __builtin_memcpy(sums, held, sizeof(float) * 32 * T_NR); }
 #endif
 
 /* The same for up to 32 rows and columns: whole tiles of them. */
@@ -135,6 +210,14 @@ static __attribute__((unused)) void t_bf16_tile(int64_t rows, int64_t columns, i
     else if (rows <= 16) t_bf16_sums(1, 2, steps, a, b, sums);
     else if (columns <= 16) t_bf16_sums(2, 1, steps, a, b, sums);
     else t_bf16_sums(2, 2, steps, a, b, sums);
+}
+
+static __attribute__((unused)) void t_bf16_tile_part(int64_t rows, int64_t columns, int from, int to, struct t_bf16_rows a,
+                                                     struct t_bf16_panels b, float *held, float *before) {
+    if (rows <= 16 && columns <= 16) t_bf16_part(1, 1, from, to, a, b, held, before);
+    else if (rows <= 16) t_bf16_part(1, 2, from, to, a, b, held, before);
+    else if (columns <= 16) t_bf16_part(2, 1, from, to, a, b, held, before);
+    else t_bf16_part(2, 2, from, to, a, b, held, before);
 }
 
 /* Elements of row `row` of a block of rows into its tiles, from place `at` of its `depth` on; zeros where there are none. */

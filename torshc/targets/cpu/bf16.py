@@ -51,6 +51,7 @@ class Bf16GemmKernel(ProductKernel):
         reads_rows: whether rows are read as they lie; else a task packs them.
         packed: bytes of an element of packed rows.
         task_flops: a task of fewer is not worth handing to a thread.
+        block_bytes: of the rows of a product that a task reads again for each group of columns.
 
     Attributes:
         window: of a convolution, what the rows are made of, which are packed in any form; ``a`` is its input, stepping
@@ -61,6 +62,7 @@ class Bf16GemmKernel(ProductKernel):
     reads_rows: ClassVar[bool] = False
     packed: ClassVar[int] = 2
     task_flops: ClassVar[int] = TASK_FLOPS
+    block_bytes: ClassVar[int] = BLOCK_BYTES
 
     window: Window | None = None
 
@@ -72,10 +74,12 @@ class Bf16GemmKernel(ProductKernel):
         return Tile({8: 6, 4: 3}.get(lanes, 2), HALF_COLUMNS // lanes, lanes)
 
     @classmethod
-    def choose_blocks(cls, machine: Machine, tile: Tile, m: Expr, n: Expr, k: Expr, batch: Expr, packs: bool) -> Blocks:
+    def choose_blocks(
+        cls, machine: Machine, tile: Tile, m: Expr, n: Expr, k: Expr, batch: Expr, packs: bool, room: int = BLOCK_BYTES
+    ) -> Blocks:
         """How a product is cut into tasks: rows that are packed by the bytes that a cache holds of them."""
         depth = (as_int(k) or 1) + STEP
-        rows = min(max(BLOCK_BYTES // (depth * cls.packed), STEP), MOST_ROWS) if packs else BLOCK_ROWS
+        rows = min(max(room // (depth * cls.packed), STEP), MOST_ROWS) if packs else BLOCK_ROWS
         return choose_blocks(machine, tile, m, tile.panels(n), m * n * k * batch * 2, batch, rows, cls.task_flops)
 
     @property
@@ -98,6 +102,7 @@ class AmxKernel(Bf16GemmKernel):
     template: ClassVar[str] = "gemm_bf16_amx.c.j2"
     needs: ClassVar[tuple[str, ...]] = ("amx-tile", "amx-bf16")
     task_flops: ClassVar[int] = 4 * TASK_FLOPS
+    block_bytes: ClassVar[int] = 2 * BLOCK_BYTES  # each block reads all weights, which come from farther away
 
     @property
     def words(self) -> int:

@@ -229,7 +229,7 @@ def lower_product(
     count = product([a.args[0] for a in batch])
     blocks = choose_blocks(machine, tile, size, tile.panels(columns), size * columns * depth * count * 2, count)
     if form is not None and issubclass(form, Bf16GemmKernel):
-        blocks = form.choose_blocks(machine, tile, size, columns, depth, count, not form.reads_rows)
+        blocks = form.choose_blocks(machine, tile, size, columns, depth, count, not form.reads_rows, form.block_bytes)
     elif form is not None:
         blocks = form.choose_blocks(machine, tile, size, columns, depth, count)
     made = ProductKernel(
