@@ -137,8 +137,8 @@ def test_out(symbolic: Path) -> None:
         ({"x": [[1.0] * 16]}, "float64; expected float32"),
         ({"x": "text"}, "expected float32"),
         ({"x": None}, "expected float32"),
-        ({"x": rows(1)[0]}, r"1 dimensions, \[16\]; expected \['batch', 16\]"),
-        ({"x": rows(2)[:, :15]}, r"shape \[2, 15\]; expected \['batch', 16\]"),
+        ({"x": rows(1)[0]}, r"has shape \[16\]; expected \[batch, 16\]"),
+        ({"x": rows(2)[:, :15]}, r"shape \[2, 15\]; expected \[batch, 16\]"),
         ([rows(1)], "dictionary"),
     ],
 )

@@ -60,6 +60,11 @@ class TensorSpec:
         return self.dims
 
     @property
+    def shape_text(self) -> str:
+        """Its dimensions for a message: ``[batch, 16]``."""
+        return f"[{', '.join(map(str, self.dims))}]"
+
+    @property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype.
 

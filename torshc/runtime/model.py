@@ -141,7 +141,7 @@ class Model:
         )
 
     def _expects(self) -> str:
-        return "the inputs are " + ", ".join(f"{s.name!r} {s.dtype}{list(s.shape)}" for s in self.inputs)
+        return "the inputs are " + ", ".join(f"{s.name!r} {s.dtype}{s.shape_text}" for s in self.inputs)
 
     def _run(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any]:
         if out and out.keys() != self._out.index.keys():
@@ -298,7 +298,7 @@ class Model:
         if (code, bits) != (want.code, want.bits):
             raise RunError(f"{what} has type {dtype_name(code, bits)}; expected {dtype_name(want.code, want.bits)}")
         if len(found.shape) != len(spec.shape):
-            raise RunError(f"{what} has {len(found.shape)} dimensions; expected {list(spec.shape)}")
+            raise RunError(f"{what} has shape {list(found.shape)}; expected {spec.shape_text}")
         return found
 
     def _at_a_glance(self, value: Any, what: str, writable: bool) -> OnDevice | None:
@@ -335,9 +335,7 @@ class Model:
                 f"pass an array of {dtype}" if array.dtype.kind in "USO" else f"pass it as .astype({dtype.name!r})",
             )
         if array.ndim != len(spec.shape):
-            raise RunError(
-                f"input {spec.name!r} has {array.ndim} dimensions, {list(array.shape)}; expected {list(spec.shape)}"
-            )
+            raise RunError(f"input {spec.name!r} has shape {list(array.shape)}; expected {spec.shape_text}")
         flags = array.flags
         return array if flags.c_contiguous and flags.aligned else np.require(array, requirements=("C", "A"))
 
@@ -363,7 +361,7 @@ class Model:
             want = tuple(bound.get(d, d) if isinstance(d, str) else d for d in spec.shape)
             if any(isinstance(w, int) and w != have for w, have in zip(want, array.shape, strict=True)):
                 where = f" = {list(want)} here" if want != spec.shape else ""
-                raise RunError(f"input {spec.name!r} has shape {list(array.shape)}; expected {list(spec.shape)}{where}")
+                raise RunError(f"input {spec.name!r} has shape {list(array.shape)}; expected {spec.shape_text}{where}")
 
     def _output_shape(self, i: int) -> tuple[int, ...]:
         """The shape of an output for the inputs that stand ready; under the lock only."""

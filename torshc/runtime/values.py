@@ -188,9 +188,7 @@ def as_array(value: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
     if not fits:
         raise RunError(f"input {spec.name!r} has type {array.dtype}; expected {want}")
     if "..." not in spec.shape and array.ndim != len(spec.shape):
-        raise RunError(
-            f"input {spec.name!r} has {array.ndim} dimensions, {list(array.shape)}; expected {list(spec.shape)}"
-        )
+        raise RunError(f"input {spec.name!r} has shape {list(array.shape)}; expected {spec.shape_text}")
     return array
 
 
@@ -277,5 +275,5 @@ def unlike(spec: TensorSpec) -> RunError:
     """An array of the caller's does not have the type and shape of a result."""
     return RunError(
         f"out[{spec.name!r}] is not an array of the type and shape that this run gives",
-        f"leave it out: the shape {list(spec.shape)} is known only after a run",
+        f"leave it out: the shape {spec.shape_text} is known only after a run",
     )

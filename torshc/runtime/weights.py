@@ -88,5 +88,5 @@ def _array(value: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
     if array.dtype != spec.numpy:
         raise RunError(f"{what} has type {array.dtype}; expected {spec.numpy}", f"pass it as {spec.numpy}")
     if array.shape != spec.shape:
-        raise RunError(f"{what} has shape {list(array.shape)}; expected {list(spec.shape)}")
+        raise RunError(f"{what} has shape {list(array.shape)}; expected {spec.shape_text}")
     return np.require(array, requirements=("C", "A"))

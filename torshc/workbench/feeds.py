@@ -227,7 +227,7 @@ def shape_at(spec: TensorSpec, dims: Mapping[str, int]) -> tuple[int, ...]:
     sizes = [d if isinstance(d, int) else _size_at(d, dims) for d in spec.shape]
     if any(size is None or size < 0 for size in sizes):
         raise RunError(
-            f"the shape {list(spec.shape)} of {spec.name!r} has a dimension without a size", "give sizes with --dims"
+            f"the shape {spec.shape_text} of {spec.name!r} has a dimension without a size", "give sizes with --dims"
         )
     return tuple(size for size in sizes if size is not None)
 
