@@ -3,6 +3,7 @@
  * Task: a block of rows by a block of columns. */
 #define T_MR 32
 #define T_NV 2
+#define T_STEP_WORDS 12
 #include "t_kernel.h"
 
 T_FN f32v t_decode_bf16(u16v x) {
@@ -23,7 +24,6 @@ struct call {
 #define N 40
 #define K 48
 #define PANEL ((K + 31) / 32 * 256) /* words */
-#define DEPTH ((K + 31) / 32 * 32) /* elements of a packed row */
 #define A_ROW 48
 #define TILES ((c->s0 + 31) / 32)
 #define GROUPS 2
@@ -45,8 +45,17 @@ T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t c
 }
 
 /* The epilogue of a tile whose sums are [rows][T_NR]. */
-static __attribute__((noinline)) void finish_tile(const struct call *c, int rows, int vecs, int64_t m, int64_t n,
+static __attribute__((noinline)) void finish_tile(const struct call *from, int rows, int vecs, int64_t m, int64_t n,
     const float *sums) {
+    void *const buf[] = {from->buf[0], from->buf[1], from->buf[2], from->buf[3]};
+    struct call own = *from, *c = &own;
+    own.buf = buf;
+    if (vecs == T_NV && n + T_NR <= N) {
+        for (int r = 0; r < rows; r++)
+        T_UNROLL for (int v = 0; v < T_NV; v++)
+        finish(c, m + r, n + v * 16, t_load_f32(sums + r * T_NR + v * 16), 16);
+        return;
+    }
     for (int r = 0; r < rows; r++) {
         for (int v = 0; v < vecs; v++) {
             const int64_t column = n + v * 16;
@@ -57,7 +66,7 @@ static __attribute__((noinline)) void finish_tile(const struct call *c, int rows
 }
 
 /* ---- tiles ---- */
-#define STEPS (DEPTH / 32)
+#define STEPS (K / (2 * T_STEP_WORDS))
 #define BETWEEN 4 /* steps of a tile between which some rows of the one before are finished */
 
 /* A tile whose sums are made, and of which so many rows are finished. */
@@ -90,21 +99,18 @@ static void finish_last(const struct call *c, struct part *before, const float *
     finish_rows(c, before, T_MR, sums);
 }
 
-/* Packs the rows from m0 up to m1. */
-static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1, uint16_t *out) {
+/* Copies the rows from m0 up to m1, and zeros below them up to a whole tile. */
+static void copy(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1, uint16_t *out) {
     (void)c;
-    for (int64_t m = m0; m < m1; m++) {
-        t_bf16_put(a + m * A_ROW, (int)K, 0, DEPTH, m - m0, out);
-        t_bf16_put(NULL, (int)(DEPTH - K), (int)K, DEPTH, m - m0, out);
-    }
-    for (int64_t m = m1; (m - m0) % 16; m++) t_bf16_put(NULL, DEPTH, 0, DEPTH, m - m0, out);
+    for (int64_t m = m0; m < m1; m++) __builtin_memcpy(out + (m - m0) * K, a + m * A_ROW, 2 * K);
+    __builtin_memset(out + (m1 - m0) * K, 0, (size_t)(T_MR - (m1 - m0)) * (2 * K));
 }
 
 /* ---- tasks ---- */
-void k2682c05de54a(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k86143c06053f(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0], .s1 = dim[1]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 31) / 32), t_imax(1, ((c->s0 + 192) / 384))), n_blocks = c->s1;
-    int64_t packed = -1; /* block of rows that scratch holds */
+    int64_t copied = -1; /* block of rows whose last scratch holds */
     _Alignas(64) float sums[T_MR * T_NR], held[T_MR * T_NR] = {0};
     struct part before = {0};
     t_bf16_open();
@@ -114,18 +120,21 @@ void k2682c05de54a(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t p0 = t_cut(GROUPS, n_blocks, nb), p1 = t_cut(GROUPS, n_blocks, nb + 1);
         const uint16_t *a = buf[0];
         const uint32_t *b = buf[1];
-        const int64_t m0 = t0 * T_MR;
         if (task == begin)
-        for (int i = 0; i < DEPTH / 32; i++)
+        for (int i = 0; i < PANEL / 256; i++)
         t_bf16_ahead((struct t_bf16_panels){NULL, PANEL, b + p0 * 2 * PANEL + i * 256, 0, 32});
-        if (block != packed) pack(c, a, m0, t_imin(M, t1 * T_MR), (uint16_t *)scratch);
-        packed = block;
+        /* Rows are read where they are, but for those of a tile that is not whole: nothing beyond them may be read. */
+        if (block != copied && M < t1 * T_MR) copy(c, a, M / T_MR * T_MR, M, (uint16_t *)scratch);
+        copied = block;
         for (int64_t t = t0; t < t1; t++)
         for (int64_t p = p0; p < p1; p++) {
             const int lines = t == t0 && p + 1 < GROUPS ? 32 : 0; /* of a step of the next group */
             const struct t_bf16_panels panels = {b + p * 2 * PANEL, PANEL, b + (p + 1) * 2 * PANEL, 0, lines};
             const int64_t m = t * T_MR;
-            const struct t_bf16_rows rows = t_bf16_packed((const uint16_t *)scratch + (m - m0) * DEPTH, DEPTH);
+            const int there = M - m >= T_MR;
+            const int64_t row = there ? A_ROW : K;
+            const struct t_bf16_rows rows = {there ? a + m * A_ROW : (const uint16_t *)scratch, row, 2 * T_STEP_WORDS, 16 * row, 1,
+                NULL};
             multiply(c, &before, m, p, rows, panels, held, sums);
 
         }
