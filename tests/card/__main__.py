@@ -7,7 +7,9 @@ and the largest difference to PyTorch in f32 as part of the largest value, torsh
 What is asked as a share of a copy's bandwidth is measured over tensors that are larger than the card's second cache,
 or over several that take turns.
 
-``--dry`` tries everything but models on the processor, at small sizes; its times mean nothing.
+``training`` shows steps with Adam in milliseconds, and which kernels they spend them in.
+
+``--dry`` tries everything but models and training on the processor, at small sizes; its times mean nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from .memory import memory_cases
 from .models import models
 from .report import Report
 from .timing import Card, Processor
+from .training import training
 
 _DRY = 24  # the largest dimension of a dry run
 
@@ -38,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     until = time.monotonic() + options.seconds
     slices = _slices(options)
-    wanted = [*slices, "calls", "models"] if options.what == "all" else [options.what]
+    wanted = [*slices, "calls", "models", "training"] if options.what == "all" else [options.what]
     card = Processor() if options.dry else Card()
     matmul, cudnn = card.torch.backends.cuda.matmul, card.torch.backends.cudnn
     matmul.allow_tf32 = cudnn.allow_tf32 = options.precision == "tf32"
@@ -50,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 report = Report(name, card.name, options.json)
                 calls(card, Path(folder), report, options.arch, until)
                 faults += report.faults
+            elif name == "training":
+                faults += 0 if options.dry else training(options, Path(folder), until)
             elif name != "models":
                 cases = [c for c in slices[name]() if options.only in c.name]
                 report = Report(name, card.name, options.json)
@@ -75,10 +80,14 @@ def _slices(options: argparse.Namespace) -> dict[str, Callable[[], list[Case]]]:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.card", description=__doc__)
     parser.add_argument(
-        "what", choices=("attention", "memory", "llama", "products", "convolutions", "calls", "models", "all")
+        "what",
+        choices=("attention", "memory", "llama", "products", "convolutions", "calls", "models", "training", "all"),
     )
     parser.add_argument(
-        "--precision", choices=("f32", "f16", "tf32"), default="f32", help="of products and models; f32"
+        "--precision",
+        choices=("f32", "f16", "tf32", "bf16"),
+        default="f32",
+        help="of products, models and training; f32",
     )
     parser.add_argument("--arch", default="sm_90a", help="the card's architecture; sm_90a")
     parser.add_argument("--jobs", type=int, default=12, help="processes that compile; 12")
@@ -88,7 +97,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", default="", help="cases with this in their names")
     parser.add_argument("--json", type=Path, help="a file that gets a line for each figure")
     parser.add_argument("--dry", action="store_true", help="on the processor at small sizes, for trying this out")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.precision == "bf16" and options.what != "training":
+        parser.error("--precision bf16 is for training")
+    return options
 
 
 if __name__ == "__main__":

@@ -1,0 +1,262 @@
+"""Training steps with Adam: compiled, checked against PyTorch in f64, timed beside PyTorch, and taken apart by kernel.
+
+First come the kernels of each network that take most time, all launches of one together, beside the time that their
+bytes or their operations take at the card's rates. Then a table says how long the compilation took; how far the loss
+and the gradients of the first step are from f64, ours and beside them those of PyTorch's eager way at the same
+precision, as part of the loss and as norms of all weights together; and milliseconds of a step and gigabytes at the
+peak, ours, eager and compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import multiprocessing
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torshc
+
+from .networks import CLASSES, NETWORKS, network
+from .timing import calls
+
+_RATE, _BETA = 1e-3, 0.9
+_STEP = f"weights: '*'\nloss: cross_entropy\noptimizer:\n  adam: {{learning_rate: {_RATE}, beta1: {_BETA}}}\n"
+_MODES = {"eager": None, "compiled": "reduce-overhead"}
+_BYTES = 4.3e6  # a microsecond: what copies of an H200 move
+_FLOPS = {"f32": 130e6, "tf32": 400e6, "bf16": 800e6, "plain": 50e6}  # a microsecond
+_TENSOR = ("contraction_group", "contraction_mma", "tf32", "wgmma")
+_MOST = 15  # kernels that are shown
+
+
+def training(options: argparse.Namespace, folder: Path, until: float) -> int:
+    """The tables; no PyTorch is measured after ``until``. Returns how many networks have no figures."""
+    began, faults = time.monotonic(), 0
+    names = [name for name in NETWORKS if options.only in name]
+    (folder / "step.yaml").write_text(_STEP)
+    with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
+        build = (str(folder), options.arch, options.precision, max(1, options.jobs // max(1, len(names))))
+        built = {n: _result(w) for n, w in [(n, pool.submit(_build, n, *build)) for n in names]}
+    print(f"\ntraining in {options.precision}: {len(names)} compiled in {time.monotonic() - began:.0f} s", flush=True)
+    torch: Any = importlib.import_module("torch")
+    found = dict[str, Ours]()
+    for name in names:
+        try:
+            if built[name].fault:
+                raise RuntimeError(built[name].fault)
+            found[name], profile = _our_step(torch, name, folder / f"{name}.tsc", options.precision)
+            profile.show(name, options.precision)
+        except Exception as error:  # the others go on
+            faults += 1
+            print(f"\n{name}: none: {type(error).__name__}: {error}"[:1000], flush=True)
+    print(f"\n{'':24}{'loss off by':>16}{'gradients':>18}{'ms':>8}{'eager':>8}{'compiled':>9}{'ratio':>7}{'GB':>7}")
+    for name, ours in found.items():
+        print(f"{name:14}{built[name].seconds:8.0f} s{_line(torch, name, ours, options.precision, until)}", flush=True)
+    return faults
+
+
+def _result(work: Future[Built]) -> Built:
+    try:
+        return work.result()
+    except Exception as error:  # a process that was killed, an export that failed
+        return Built(0.0, f"{type(error).__name__}: {error}")
+
+
+@dataclass(frozen=True)
+class Built:
+    """What became of a compilation: its seconds, and why there is no bundle."""
+
+    seconds: float
+    fault: str = ""
+
+
+def _build(name: str, folder: str, arch: str, precision: str, jobs: int) -> Built:
+    export(name, f"{folder}/{name}.onnx")
+    began = time.monotonic()
+    try:
+        shapes = {"x": (NETWORKS[name], 3, 224, 224)}
+        chosen: dict[str, Any] = {"shapes": shapes, "train": f"{folder}/step.yaml", "precision": precision}
+        torshc.compile(
+            f"{folder}/{name}.onnx", f"{folder}/{name}.tsc", target="cuda", arch=arch, jobs=jobs, cache=False, **chosen
+        )
+    except torshc.TorshcError as error:
+        return Built(0.0, str(error))
+    return Built(time.monotonic() - began)
+
+
+def export(name: str, path: str) -> None:
+    """Writes a network as ONNX, in training mode and for any number of pictures."""
+    torch: Any = importlib.import_module("torch")
+    torch.set_num_threads(2)
+    made, x = network(name), torch.zeros(2, 3, 224, 224)
+    chosen = {"training": torch.onnx.TrainingMode.TRAINING, "do_constant_folding": False, "dynamo": False}
+    torch.onnx.export(made, (x,), path, input_names=["x"], dynamic_axes={"x": {0: "batch"}}, verbose=False, **chosen)
+
+
+@dataclass(frozen=True)
+class Ours:
+    """Of our step: errors of its loss and gradients and those of PyTorch's eager way, milliseconds and gigabytes."""
+
+    errors: tuple[float, float]
+    eager: tuple[float, float]
+    taken: float
+    gigabytes: float
+
+
+def _batch(torch: Any, name: str) -> tuple[Any, Any]:
+    """Pictures and their classes."""
+    torch.manual_seed(1)
+    x = torch.randn(NETWORKS[name], 3, 224, 224, device="cuda")
+    return x, torch.randint(0, CLASSES, (NETWORKS[name],), device="cuda")
+
+
+def _line(torch: Any, name: str, ours: Ours, precision: str, until: float) -> str:
+    """A line of the table, with PyTorch's figures as far as there is time."""
+    times, peaks = dict[str, float](), dict[str, float]()
+    for way, mode in _MODES.items():
+        times[way], peaks[way] = _torch_step(torch, name, precision, mode, until)
+    best = min((ms for ms in times.values() if ms), default=0.0)
+    return (
+        f"{ours.errors[0]:8.0e}{ours.eager[0]:8.0e}{ours.errors[1]:10.0e}{ours.eager[1]:8.0e}"
+        f"{ours.taken:8.2f}{times['eager']:8.2f}{times['compiled']:9.2f}{best / ours.taken:7.2f}"
+        f"{ours.gigabytes:7.2f}{peaks['eager']:7.2f}{peaks['compiled']:7.2f}"
+    )
+
+
+Gradients = tuple[float, Mapping[str, Any]]
+
+
+def _our_step(torch: Any, name: str, bundle: Path, precision: str) -> tuple[Ours, Profile]:
+    """Figures of our step, and where its time goes."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision != "f32"
+    x, target = _batch(torch, name)
+    right = _gradients(torch, network(name).cuda().double(), x.double(), target, "f64")
+    eager = _errors(_gradients(torch, network(name).cuda(), x, target, precision), right)
+    torch.cuda.empty_cache()
+    free = torch.cuda.mem_get_info()[0]
+    model = torshc.load(bundle, device=0, stream=torch.cuda.current_stream())
+    loss = torch.full((), float("nan"), device="cuda")
+
+    def step() -> None:
+        model.step({"x": x, "target": target}, out={"loss": loss})
+
+    step()
+    torch.cuda.synchronize()
+    gigabytes = (free - torch.cuda.mem_get_info()[0]) / 1e9
+    states = model.state_dict()
+    moments = {n: torch.tensor(states[f"torshc.first_moment/{n}"]).cuda() / (1 - _BETA) for n in right[1]}
+    errors = _errors((float(loss), moments), right)
+    del right, moments, states
+    taken = calls(torch, step, 1.0)
+    profile = Profile.of(torch, step, json.loads((bundle / "manifest.json").read_text()))
+    return Ours(errors, eager, taken, gigabytes), profile
+
+
+def _gradients(torch: Any, made: Any, x: Any, target: Any, precision: str) -> Gradients:
+    """The loss of a step, and the gradients by the names of the weights."""
+    loss = _loss(torch, made, x, target, precision)
+    loss.backward()
+    return float(loss), {name: p.grad for name, p in made.named_parameters()}
+
+
+def _loss(torch: Any, made: Any, x: Any, target: Any, precision: str) -> Any:
+    with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
+        return torch.nn.functional.cross_entropy(made(x), target)
+
+
+def _errors(found: Gradients, right: Gradients) -> tuple[float, float]:
+    """Of the loss, as part of it, and of all gradients, as norms."""
+    off = sum(float((found[1][n].double() - g).norm()) ** 2 for n, g in right[1].items())
+    return abs(found[0] / right[0] - 1), float(off / sum(float(g.norm()) ** 2 for g in right[1].values())) ** 0.5
+
+
+def _torch_step(torch: Any, name: str, precision: str, mode: str | None, until: float) -> tuple[float, float]:
+    """Milliseconds of PyTorch's step and gigabytes at its peak, zeros where the time is spent."""
+    if time.monotonic() > until:
+        return 0.0, 0.0
+    torch._dynamo.reset()
+    torch.cuda.empty_cache()
+    made = network(name).cuda().to(memory_format=torch.channels_last)
+    x, target = _batch(torch, name)
+    x = x.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.Adam(made.parameters(), lr=_RATE, betas=(_BETA, 0.999), fused=True)
+    run = made if mode is None else torch.compile(made, mode=mode)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        _loss(torch, run, x, target, precision).backward()
+        optimizer.step()
+
+    for _ in range(3):
+        step()
+    torch.cuda.reset_peak_memory_stats()
+    return calls(torch, step, 1.0), torch.cuda.max_memory_allocated() / 1e9
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Where the time of a step goes.
+
+    Attributes:
+        times: microseconds of a step by the symbol of a kernel.
+        counts: launches of a step by symbol.
+        kernels: what the manifest says of each.
+        whole: microseconds of all that ran on the card.
+    """
+
+    times: Mapping[str, float]
+    counts: Mapping[str, float]
+    kernels: Mapping[str, Mapping[str, Any]]
+    whole: float
+
+    @classmethod
+    def of(cls, torch: Any, step: Callable[[], None], manifest: Mapping[str, Any], runs: int = 3) -> Profile:
+        """Of some steps."""
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
+            for _ in range(runs):
+                step()
+            torch.cuda.synchronize()
+        times, counts = defaultdict[str, float](float), defaultdict[str, float](float)
+        for event in found.events():
+            if event.device_type == torch.autograd.DeviceType.CUDA:
+                symbol = event.name.split("(")[0].removesuffix("_kernel")
+                times[symbol] += event.device_time / runs
+                counts[symbol] += 1 / runs
+        return cls(times, counts, {k["symbol"]: k for k in manifest["kernels"]}, sum(times.values()))
+
+    def show(self, name: str, precision: str) -> None:
+        """The kernels that take most time, and the sums by template."""
+        floors = {s: self._floor(s, precision) for s in self.times}
+        launches = sum(self.counts.values())
+        print(f"\n{name}, {precision}: {self.whole / 1e3:.2f} ms of kernels in {launches:.0f} launches")
+        print(f"{'kernel':15}{'':19}{'n':>4}{'us':>8}{'floor':>8}{'MB':>8}{'GF':>7}  operators")
+        for symbol in sorted(self.times, key=lambda s: -self.times[s])[:_MOST]:
+            kernel = self.kernels.get(symbol, {})
+            shown = " ".join(kernel.get("ops", ()))[:40]
+            flops, moved = ((kernel.get(n) or 0) for n in ("flops", "bytes"))
+            print(
+                f"{symbol[:14]:15}{kernel.get('template', '')[:18]:19}"
+                f"{self.counts[symbol]:4.0f}{self.times[symbol]:8.0f}"
+                f"{floors[symbol]:8.0f}{moved / 1e6:8.1f}{flops / 1e9:7.2f}  {shown}"
+            )
+        kinds, least, number = (defaultdict[str, float](float) for _ in range(3))
+        for symbol, taken in self.times.items():
+            kind = self.kernels.get(symbol, {}).get("template", "other")
+            kinds[kind] += taken
+            least[kind] += floors[symbol]
+            number[kind] += self.counts[symbol]
+        for kind, taken in sorted(kinds.items(), key=lambda k: -k[1]):
+            print(f"{kind:34}{number[kind]:4.0f}{taken:8.0f}{least[kind]:8.0f}")
+
+    def _floor(self, symbol: str, precision: str) -> float:
+        """Microseconds that all launches of a kernel take at the card's rates."""
+        kernel = self.kernels.get(symbol, {})
+        fast = any(kernel.get("template", "").startswith(t) for t in _TENSOR)
+        rate = _FLOPS[precision if fast else "plain"]
+        return self.counts[symbol] * max((kernel.get("flops") or 0) / rate, (kernel.get("bytes") or 0) / _BYTES)
