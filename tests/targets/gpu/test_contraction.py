@@ -154,6 +154,34 @@ def test_gradients_of_weights(
     close(found, weights_gradient(gradient, data, w, strides, pads, dilations, group), 1e-5)
 
 
+@pytest.mark.parametrize(
+    ("g", "w", "strides", "pads", "extra"),
+    [
+        ((3, 24, 5, 4), (24, 16, 3, 3), (2, 2), (1, 1, 1, 1), (1, 1)),
+        ((3, 24, 5, 4), (24, 16, 1, 1), (2, 2), (0, 0, 0, 0), (1, 0)),  # three phases of four are zeros
+        ((2, 40, 4, 5), (40, 16, 3, 2), (2, 3), (1, 0, 2, 1), (0, 2)),
+    ],
+    ids=str,
+)
+def test_gradients_of_data_of_longer_steps(g: Ints, w: Ints, strides: Ints, pads: Ints, extra: Ints) -> None:
+    """Products of weights that a run brings, a kernel for each phase."""
+    maker, layout = Maker(), (0, 2, 3, 1)
+    made = maker.add(
+        "ConvTranspose", maker.input(*g, layout=layout), maker.input(*w), layout=layout, strides=strides,
+        pads=tuple(map(const, pads)), dilations=(1, 1), output_padding=extra, margins=True,
+    )  # fmt: skip
+    program = GridProgram(maker.output(made))
+    assert {"row", "columns"}.isdisjoint(templates(program)) and "contraction" in templates(program)
+    gradient, weights = random(RNG, g), random(RNG, w)
+    (found,) = program.run(gradient, weights)
+    wide = np.zeros((g[0], w[1], *(found.shape[2 + d] + pads[d] + pads[2 + d] for d in (0, 1))))
+    for i, j in np.ndindex(*w[2:]):
+        term = np.einsum("nmyx,mc->ncyx", gradient.astype(np.float64), weights[:, :, i, j].astype(np.float64))
+        ends = [at + (n - 1) * s + 1 for at, n, s in zip((i, j), g[2:], strides, strict=True)]
+        wide[:, :, i : ends[0] : strides[0], j : ends[1] : strides[1]] += term
+    close(found, wide[:, :, pads[0] : wide.shape[2] - pads[2], pads[1] : wide.shape[3] - pads[3]], 1e-5)
+
+
 def weights_gradient(g: Array, x: Array, w: Ints, strides: Ints, pads: Ints, dilations: Ints, group: int) -> Array:
     """Tap by tap, in f64."""
     (top, left, below, right), found = pads, np.zeros(w)

@@ -247,6 +247,10 @@ class ConvTranspose(Op):
     """Transposed convolution of x[N, C, spatial] with w[C, M/group, kernel], and an optional bias[M].
 
     Output size of a dimension: (size - 1) * stride + output_padding + (kernel - 1) * dilation + 1 - begin - end.
+
+    Attributes:
+        margins: whether a tap that reaches no element multiplies a zero, as those of a convolution's margins do; else
+            it adds nothing, be its weight NaN or infinite. With it, sums are products without conditions.
     """
 
     family: ClassVar[str] = "conv_transpose"
@@ -256,6 +260,7 @@ class ConvTranspose(Op):
     group: int = 1
     output_padding: Ints = ()
     out: str = ""
+    margins: bool = False
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x, w = operands(inputs, "ConvTranspose")
@@ -282,8 +287,8 @@ class ConvTranspose(Op):
                 index.append(position)
             channel = at[1] // w[1] * per_group + inner[0] if self.group > 1 else inner[0]
             column = at[1] % w[1] if self.group > 1 else at[1]
-            term = read(0, (at[0], channel, *index)) * read(1, (channel, column, *inner[1:]))
-            return where(ok, term, 0)  # a tap that reaches no element adds nothing, be it NaN
+            data, weight = read(0, (at[0], channel, *index)), read(1, (channel, column, *inner[1:]))
+            return where(ok, data, 0) * weight if self.margins else where(ok, data * weight, 0)
 
         def finish(total: Scalar, at: Index, read: Read) -> Scalar:
             return total + read(2, (at[1],)) if has_bias else total
@@ -524,7 +529,7 @@ def slid_back(g: Tensor, w: Tensor, size: Shape, slid: Window, group: int) -> Te
     after = tuple(f - b - d for f, b, d in zip(full, before, size, strict=True))
     extra = tuple(max(-(as_int(a) or 0), 0) for a in after)
     pads = (*before, *(a + e for a, e in zip(after, extra, strict=True)))
-    return apply_op(ConvTranspose(slid.strides, pads, slid.dilations, group, extra), g, w)
+    return apply_op(ConvTranspose(slid.strides, pads, slid.dilations, group, extra, margins=True), g, w)
 
 
 def _weights_gradient(x: Tensor, g: Tensor, shape: Shape, op: Conv | ConvTranspose | ConvWeights, group: int) -> Tensor:

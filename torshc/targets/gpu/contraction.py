@@ -231,6 +231,10 @@ def _problem(
         assert value is not None
         return inliner.at(value, index)
 
+    if any(as_int(r.args[0]) == 0 for r in space.reduce):  # pixels between those that a long step reaches
+        dtype = nest.body(space.index, space.inner, read).dtype
+        none, total = const(0, dtype), nest.finish(acc("acc", dtype), space.index, read)
+        return Problem(space, none, none, total, (), space.axes, (), space.reduce, dtype)
     body = as_product(nest.body(space.index, space.inner, read))
     if body.op != "mul" or len(body.args) != 2 or body.dtype not in (F32, F64):
         return None
