@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-NETWORKS = {"alexnet": 128, "resnet50": 64, "mobilenet_v2": 64, "resnet18": 64}  # pictures of a batch
+NETWORKS = {"resnet18": 64, "alexnet": 128, "resnet50": 64, "mobilenet_v2": 64}  # pictures of a batch
 CLASSES = 1000
 _MOBILE = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 

@@ -1,18 +1,20 @@
 """Training steps with Adam: compiled, checked against PyTorch in f64, timed beside PyTorch, and taken apart by kernel.
 
-First come the kernels of each network that take most time, all launches of one together, beside the time that their
-bytes or their operations take at the card's rates. Then a table says how long the compilation took; how far the loss
-and the gradients of the first step are from f64, ours and beside them those of PyTorch's eager way at the same
-precision, as part of the loss and as norms of all weights together; and milliseconds of a step and gigabytes at the
-peak, ours, eager and compiled.
+Of each network: how far the loss and the gradients of the first step are from f64, as part of the loss and as norms of
+all weights together, ours and those of PyTorch's eager way at the same precision; milliseconds of a step and gigabytes;
+the kernels that take most time, all launches of one together, beside the time that their bytes or their operations
+take at an H200's rates; and the same step in PyTorch, channels last with fused Adam, eager and compiled.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import importlib
+import io
 import json
 import multiprocessing
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -44,21 +46,49 @@ def training(options: argparse.Namespace, folder: Path, until: float) -> int:
         build = (str(folder), options.arch, options.precision, max(1, options.jobs // max(1, len(names))))
         built = {n: _result(w) for n, w in [(n, pool.submit(_build, n, *build)) for n in names]}
     print(f"\ntraining in {options.precision}: {len(names)} compiled in {time.monotonic() - began:.0f} s", flush=True)
-    torch: Any = importlib.import_module("torch")
-    found = dict[str, Ours]()
     for name in names:
-        try:
-            if built[name].fault:
-                raise RuntimeError(built[name].fault)
-            found[name], profile = _our_step(torch, name, folder / f"{name}.tsc", options.precision)
-            profile.show(name, options.precision)
-        except Exception as error:  # the others go on
-            faults += 1
-            print(f"\n{name}: none: {type(error).__name__}: {error}"[:1000], flush=True)
-    print(f"\n{'':24}{'loss off by':>16}{'gradients':>18}{'ms':>8}{'eager':>8}{'compiled':>9}{'ratio':>7}{'GB':>7}")
-    for name, ours in found.items():
-        print(f"{name:14}{built[name].seconds:8.0f} s{_line(torch, name, ours, options.precision, until)}", flush=True)
+        print(f"\n{name}: {built[name].fault or f'compiled in {built[name].seconds:.0f} s'}"[:1000], flush=True)
+        ended = 1 if built[name].fault else _apart(_measure, name, folder / f"{name}.tsc", options.precision)
+        faults += bool(ended)
+    print(flush=True)
+    for name in names:  # last, as it takes longest
+        if time.monotonic() < until:
+            faults += bool(_apart(_torch_step, name, options.precision, "compiled"))
     return faults
+
+
+def _apart(work: Callable[..., None], name: str, *arguments: Any) -> int | None:
+    """Does something in a process of its own, so that one that dies takes no other's figures with it; how it ended."""
+    child = multiprocessing.get_context("spawn").Process(target=_begin, args=(work, name, *arguments))
+    child.start()
+    child.join()
+    if child.exitcode:
+        print(f"\n{name}: the process ended with {child.exitcode}", flush=True)
+    return child.exitcode
+
+
+def _begin(work: Callable[..., None], name: str, *arguments: Any) -> None:
+    faulthandler.enable()
+    assert isinstance(sys.stdout, io.TextIOWrapper)
+    sys.stdout.reconfigure(line_buffering=True)
+    work(name, *arguments)
+
+
+def _measure(name: str, bundle: Path, precision: str) -> None:
+    """Prints what a network's step does, ours and PyTorch's eager way."""
+    torch = _torch(precision)
+    x, target = _batch(torch, name)
+    right = _gradients(torch, network(name).cuda().double(), x.double(), target, "f64")
+    eager = _errors(_gradients(torch, network(name).cuda(), x, target, precision), right)
+    print(f"{name:13} eager: loss off by {eager[0]:.0e}, gradients by {eager[1]:.0e}")
+    _our_step(torch, name, bundle, x, target, right, precision)
+    _torch_step(name, precision, "eager")
+
+
+def _torch(precision: str) -> Any:
+    torch: Any = importlib.import_module("torch")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision != "f32"
+    return torch
 
 
 def _result(work: Future[Built]) -> Built:
@@ -99,16 +129,6 @@ def export(name: str, path: str) -> None:
     torch.onnx.export(made, (x,), path, input_names=["x"], dynamic_axes={"x": {0: "batch"}}, verbose=False, **chosen)
 
 
-@dataclass(frozen=True)
-class Ours:
-    """Of our step: errors of its loss and gradients and those of PyTorch's eager way, milliseconds and gigabytes."""
-
-    errors: tuple[float, float]
-    eager: tuple[float, float]
-    taken: float
-    gigabytes: float
-
-
 def _batch(torch: Any, name: str) -> tuple[Any, Any]:
     """Pictures and their classes."""
     torch.manual_seed(1)
@@ -116,28 +136,11 @@ def _batch(torch: Any, name: str) -> tuple[Any, Any]:
     return x, torch.randint(0, CLASSES, (NETWORKS[name],), device="cuda")
 
 
-def _line(torch: Any, name: str, ours: Ours, precision: str, until: float) -> str:
-    """A line of the table, with PyTorch's figures as far as there is time."""
-    times, peaks = dict[str, float](), dict[str, float]()
-    for way, mode in _MODES.items():
-        times[way], peaks[way] = _torch_step(torch, name, precision, mode, until)
-    best = min((ms for ms in times.values() if ms), default=0.0)
-    return (
-        f"{ours.errors[0]:8.0e}{ours.eager[0]:8.0e}{ours.errors[1]:10.0e}{ours.eager[1]:8.0e}"
-        f"{ours.taken:8.2f}{times['eager']:8.2f}{times['compiled']:9.2f}{best / ours.taken:7.2f}"
-        f"{ours.gigabytes:7.2f}{peaks['eager']:7.2f}{peaks['compiled']:7.2f}"
-    )
-
-
 Gradients = tuple[float, Mapping[str, Any]]
 
 
-def _our_step(torch: Any, name: str, bundle: Path, precision: str) -> tuple[Ours, Profile]:
-    """Figures of our step, and where its time goes."""
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision != "f32"
-    x, target = _batch(torch, name)
-    right = _gradients(torch, network(name).cuda().double(), x.double(), target, "f64")
-    eager = _errors(_gradients(torch, network(name).cuda(), x, target, precision), right)
+def _our_step(torch: Any, name: str, bundle: Path, x: Any, target: Any, right: Gradients, precision: str) -> None:
+    """Prints the errors of our step, its milliseconds and gigabytes, and where its time goes."""
     torch.cuda.empty_cache()
     free = torch.cuda.mem_get_info()[0]
     model = torshc.load(bundle, device=0, stream=torch.cuda.current_stream())
@@ -152,10 +155,9 @@ def _our_step(torch: Any, name: str, bundle: Path, precision: str) -> tuple[Ours
     states = model.state_dict()
     moments = {n: torch.tensor(states[f"torshc.first_moment/{n}"]).cuda() / (1 - _BETA) for n in right[1]}
     errors = _errors((float(loss), moments), right)
-    del right, moments, states
-    taken = calls(torch, step, 1.0)
-    profile = Profile.of(torch, step, json.loads((bundle / "manifest.json").read_text()))
-    return Ours(errors, eager, taken, gigabytes), profile
+    print(f"{name:13} ours: loss off by {errors[0]:.0e}, gradients by {errors[1]:.0e}")
+    print(f"{name:13} ours {calls(torch, step, 1.0):.2f} ms, {gigabytes:.2f} GB")
+    Profile.of(torch, step, json.loads((bundle / "manifest.json").read_text())).show(precision)
 
 
 def _gradients(torch: Any, made: Any, x: Any, target: Any, precision: str) -> Gradients:
@@ -176,15 +178,12 @@ def _errors(found: Gradients, right: Gradients) -> tuple[float, float]:
     return abs(found[0] / right[0] - 1), float(off / sum(float(g.norm()) ** 2 for g in right[1].values())) ** 0.5
 
 
-def _torch_step(torch: Any, name: str, precision: str, mode: str | None, until: float) -> tuple[float, float]:
-    """Milliseconds of PyTorch's step and gigabytes at its peak, zeros where the time is spent."""
-    if time.monotonic() > until:
-        return 0.0, 0.0
-    torch._dynamo.reset()
+def _torch_step(name: str, precision: str, way: str) -> None:
+    """Prints milliseconds of PyTorch's step and gigabytes at its peak."""
+    torch, mode = _torch(precision), _MODES[way]
     torch.cuda.empty_cache()
-    made = network(name).cuda().to(memory_format=torch.channels_last)
     x, target = _batch(torch, name)
-    x = x.to(memory_format=torch.channels_last)
+    made, x = network(name).cuda().to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     optimizer = torch.optim.Adam(made.parameters(), lr=_RATE, betas=(_BETA, 0.999), fused=True)
     run = made if mode is None else torch.compile(made, mode=mode)
 
@@ -196,7 +195,8 @@ def _torch_step(torch: Any, name: str, precision: str, mode: str | None, until: 
     for _ in range(3):
         step()
     torch.cuda.reset_peak_memory_stats()
-    return calls(torch, step, 1.0), torch.cuda.max_memory_allocated() / 1e9
+    taken = calls(torch, step, 1.0)
+    print(f"{name:13} {way} {taken:.2f} ms, {torch.cuda.max_memory_allocated() / 1e9:.2f} GB")
 
 
 @dataclass(frozen=True)
@@ -230,11 +230,11 @@ class Profile:
                 counts[symbol] += 1 / runs
         return cls(times, counts, {k["symbol"]: k for k in manifest["kernels"]}, sum(times.values()))
 
-    def show(self, name: str, precision: str) -> None:
+    def show(self, precision: str) -> None:
         """The kernels that take most time, and the sums by template."""
         floors = {s: self._floor(s, precision) for s in self.times}
         launches = sum(self.counts.values())
-        print(f"\n{name}, {precision}: {self.whole / 1e3:.2f} ms of kernels in {launches:.0f} launches")
+        print(f"{self.whole / 1e3:.2f} ms of kernels in {launches:.0f} launches", flush=True)
         print(f"{'kernel':15}{'':19}{'n':>4}{'us':>8}{'floor':>8}{'MB':>8}{'GF':>7}  operators")
         for symbol in sorted(self.times, key=lambda s: -self.times[s])[:_MOST]:
             kernel = self.kernels.get(symbol, {})
