@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,7 @@ from ..bundle.sbom import sbom_text
 from ..bundle.script import assemble_script
 from ..bundle.state_file import state_header
 from ..bundle.stored import memory_bytes, stored_parts, stored_table
+from ..bundle.units import make_units, unit_text
 from ..bundle.weight_names import Array
 from ..bundle.weights import WeightsInfo
 from ..formats import load_graph
@@ -425,7 +426,10 @@ def _add_library(
         flags |= {name: (*(tools[0].host or tools[0].flags), *custom.flags.get(name, ())) for name in own}
         cache = Cache(cache_folder() if options.cache else None)
         holds = {name: nodes for c in forms for name, nodes in c.held_nodes.items()}
-        made = BuildInputs({**sources, **own}, headers, tools[0].compiler, flags, holds, custom)
+        pinned = [name for c in forms for name in c.pinned]
+        made = _joined(
+            BuildInputs({**sources, **own}, headers, tools[0].compiler, flags, holds, custom), target, pinned
+        )
         with blaming_users(custom, compilation.custom):
             library, compiled = _build(bundle, made, options, cache, archiver, clock.observer)
     warnings = (*compilation.warnings, *([cache.problem] if cache.problem else []))
@@ -479,6 +483,19 @@ class BuildInputs:
     flags: Mapping[str, Sequence[str]]
     holds: Mapping[str, str]
     custom: CustomFiles
+
+
+def _joined(made: BuildInputs, target: type[Target], pinned: Collection[str]) -> BuildInputs:
+    """The same with kernels in units that are compiled together, but for those that a person wrote."""
+    openings = target.openings()
+    units = make_units(made.sources, made.flags, openings, {*pinned, *made.custom.flags})
+    texts, flags, holds = dict(made.sources), dict(made.flags), dict(made.holds)
+    for unit, names in units.items():
+        texts[unit] = unit_text(names, made.sources, openings)
+        flags[unit], holds[unit] = flags[names[0]], "; ".join(holds[n] for n in names if n in holds)
+        for name in names:
+            del texts[name]
+    return dataclasses.replace(made, sources=texts, flags=flags, holds=holds)
 
 
 def _build(

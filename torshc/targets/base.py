@@ -209,6 +209,11 @@ class Target(ABC):
         """Threads of a block, on a device of blocks; 0 on a processor, where the caller cuts tasks as it likes."""
         return 0
 
+    @classmethod
+    def openings(cls) -> tuple[str, ...]:
+        """What kernels begin with that may be compiled together with others that begin so, each in its namespace."""
+        return ()
+
     def header_texts(self) -> dict[str, str]:
         """What kernels include, by file name."""
         folders = (resources.templates(name) / "prelude" for name in self.preludes)

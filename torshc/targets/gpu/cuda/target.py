@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ....base.features import Feature, Features
 from ....base.options import PRECISIONS
 from ....kernels.machine import Device
-from ...base import register
+from ...base import environment, register
+from ...tidy import tidy
 from ..base import HOST, GridTarget, Words
 from .nvcc import CudaToolchain
 
@@ -92,6 +94,11 @@ class CudaTarget(GridTarget):
         headers=(*HOST.headers, "t_card.h"),
     )
     words = Words(shared="__shared__", barrier="__syncthreads();", near=True, library=LIBRARY)
+
+    @classmethod
+    def openings(cls) -> tuple[str, ...]:
+        made: Any = environment(cls.search).get_template("opening.j2").module
+        return tuple(tidy(made.opening(index, group)) for index in ("int", "int64_t") for group in (False, True))
 
     @classmethod
     def features_on(cls, archs: Sequence[str], extras: Sequence[str] = ()) -> Features:

@@ -1,0 +1,59 @@
+"""Which kernels are compiled together, and as what text."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from torshc.bundle.units import make_units, unit_text
+
+OPENINGS = ("#define T 1\n", "#define T 2\n")
+FLAGS = dict.fromkeys([f"k{k:012x}.cu" for k in range(300)], ("-O3",))
+
+
+def sources(count: int) -> dict[str, str]:
+    return {name: _source(k, name.partition(".")[0]) for k, name in enumerate([*FLAGS][:count])}
+
+
+def _source(k: int, name: str) -> str:
+    own = f"static int one(void) {{ return {k}; }}"
+    return f'{OPENINGS[k % 2]}\n{own}\nextern "C" int {name}(void) {{ return one() + T; }}\n'
+
+
+def test_few_are_compiled_alone() -> None:
+    assert make_units(sources(16), FLAGS, OPENINGS) == {} and make_units(sources(200), FLAGS, ()) == {}
+
+
+def test_each_is_in_one_unit_with_others_of_its_opening_and_flags() -> None:
+    texts = sources(250)
+    odd = {n: ("-O3", "-g") if k % 3 else ("-O3",) for k, n in enumerate(texts)}
+    apart = [*texts][:3]
+    units = make_units(texts, odd, OPENINGS, apart)
+    members = [n for names in units.values() for n in names]
+    assert len(members) == len(set(members)) and set(apart).isdisjoint(members) and len(members) > 200
+    for names in units.values():
+        assert len({odd[n] for n in names}) == 1 and len({texts[n].split("\n")[0] for n in names}) == 1
+    assert len(units) < 110 and make_units(dict(reversed(texts.items())), odd, OPENINGS, apart) == units
+
+
+def test_another_kernel_changes_one_unit() -> None:
+    """So that the cache has all others."""
+    texts = sources(250)
+    before = make_units(texts, FLAGS, OPENINGS)
+    changed = {n.replace("k0", "k1") if k == 7 else n: t for k, (n, t) in enumerate(texts.items())}
+    flags = FLAGS | dict.fromkeys(changed, ("-O3",))
+    assert len(before.keys() - make_units(changed, flags, OPENINGS).keys()) <= 2
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_kernels_of_a_unit_keep_functions_and_lines_of_their_own() -> None:
+    texts = sources(40)
+    unit = next(iter(make_units(texts, FLAGS, OPENINGS).values()))
+    command = ["g++", "-fsyntax-only", "-x", "c++", "-"]
+    assert subprocess.run(command, input=unit_text(unit, texts, OPENINGS), text=True).returncode == 0
+    texts[unit[0]] += "bad\n"
+    found = subprocess.run(command, input=unit_text(unit, texts, OPENINGS), text=True, capture_output=True)
+    assert re.search(rf"^{unit[0]}:5:\d+: error: .*bad", found.stderr, re.MULTILINE)

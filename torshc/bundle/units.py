@@ -1,0 +1,62 @@
+"""Translation units of several kernels: nvcc takes longer for its headers than for a kernel, so that many share them.
+
+A kernel keeps its source of its own, in which it is read and edited. What it is compiled in depends on the names and
+texts of a library's kernels alone, so that a library has the same bytes everywhere; and on few others of them, so that
+the cache has most units of a library of which a kernel has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+_FEW = 16  # kernels that are compiled alone: processors do that side by side
+_LEAST = 8  # units of kernels that begin alike
+_TOGETHER = 16  # kernels of a unit at most, on average; their number is a power of two, so that it seldom changes
+
+
+def make_units(
+    sources: Mapping[str, str], flags: Mapping[str, Sequence[str]], openings: Sequence[str], apart: Collection[str] = ()
+) -> dict[str, tuple[str, ...]]:
+    """Names of the sources that are compiled together, each group by the name of its unit.
+
+    Args:
+        sources: text by file name.
+        flags: what each is compiled with.
+        openings: what texts begin with that may be compiled together: those with the same one and the same flags.
+        apart: names of those that are compiled alone.
+    """
+    found = defaultdict[tuple[str, tuple[str, ...], int], list[str]](list)
+    joined = {n: o for n, t in sources.items() if n not in apart for o in openings if t.startswith(o)}
+    if len(joined) <= _FEW:
+        return {}
+    parts = {o: _power_of_two(n / _TOGETHER) for o, n in Counter(joined.values()).items()}
+    for name, opening in sorted(joined.items()):
+        digest = hashlib.sha256(name.encode()).digest()
+        found[opening, tuple(flags[name]), int.from_bytes(digest[:4], "big") % parts[opening]].append(name)
+    return {_name(names, sources): tuple(names) for names in found.values() if len(names) > 1}
+
+
+def _power_of_two(least: float) -> int:
+    parts = _LEAST
+    while parts < least:
+        parts *= 2
+    return parts
+
+
+def _name(names: Sequence[str], sources: Mapping[str, str]) -> str:
+    text = "\n".join(f"{len(sources[n])} {n}\n{sources[n]}" for n in names)
+    return f"u{hashlib.sha256(text.encode()).hexdigest()[:12]}{Path(names[0]).suffix}"
+
+
+def unit_text(names: Sequence[str], sources: Mapping[str, str], openings: Sequence[str]) -> str:
+    """The text of a unit of C++: the opening once, and a namespace for what each source has beside its kernel."""
+    (opening,) = (o for o in openings if sources[names[0]].startswith(o))
+    parts = [opening]
+    for name in names:
+        space, line = Path(name).stem.replace(".", "_"), opening.count("\n") + 1
+        body = sources[name].removeprefix(opening)
+        parts.append(f'\nnamespace {space} {{\n#line {line} "{name}"\n{body}}}  // namespace {space}\n')
+    return "".join(parts)
