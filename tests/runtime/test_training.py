@@ -24,6 +24,8 @@ from tests.support.compilers import needed
 from tests.training.networks import Array, affine
 from torshc.base.errors import RunError
 from torshc.runtime.training import TrainingModel
+from torshc.targets.cpu.c import CTarget
+from torshc.targets.gpu.cuda.target import CudaTarget
 
 STEP = "weights: [w, b]\nloss: mse\noptimizer: {{{}: {{learning_rate: 0.05}}}}\n"
 BATCH = {
@@ -143,6 +145,13 @@ def test_states_on_a_card_go_on_where_those_of_a_processor_stopped(
         for _ in range(2):
             assert resumed.step(BATCH)["loss"].tobytes() == whole.step(BATCH)["loss"].tobytes()
         assert equal(resumed.state_dict(), whole.state_dict())
+
+
+def test_what_all_libraries_share_leaves_states_to_their_targets() -> None:
+    """The memory of a card is none of the processor's, as that of the emulator is."""
+    for target in (CudaTarget, CTarget):
+        for name in set(target.host.sources) - {"t_gpu_host.c", "t_host.c"}:
+            assert "->states" not in target.host.text(name), name
 
 
 def test_a_file_is_safetensors(bundles: Callable[[str], Path], tmp_path: Path) -> None:

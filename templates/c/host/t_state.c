@@ -45,9 +45,15 @@ int torshc_state_info(int32_t index, torshc_dtype *dtype, int32_t *ndim, const i
     return TORSHC_OK;
 }
 
+/* One of them, which may lie on a device, to the host's memory. */
+static int read_state(torshc_model *m, int32_t index, void *to) {
+    const uint64_t bytes = P->state[index].bytes;
+    return bytes ? t_read_states(m, P->state[index].offset, to, (size_t)bytes) : TORSHC_OK;
+}
+
 int torshc_state_read(torshc_model *m, int32_t index, void *data, size_t bytes) {
     t_model *head = (t_model *)m;
-    const int status = t_check_alive(m, "torshc_state_read");
+    int status = t_check_alive(m, "torshc_state_read");
     if (status)
         return status;
     if (!is_state(index) || (!data && P->state[index].bytes))
@@ -57,9 +63,9 @@ int torshc_state_read(torshc_model *m, int32_t index, void *data, size_t bytes) 
         return t_fail(TORSHC_E_SHAPE, "torshc_state_read: %zu bytes for state %d, which has %llu", bytes, (int)index,
                       (unsigned long long)P->state[index].bytes);
     pthread_mutex_lock(&head->lock);
-    memcpy(data, head->states + P->state[index].offset, bytes);
+    status = read_state(m, index, data);
     pthread_mutex_unlock(&head->lock);
-    return TORSHC_OK;
+    return status;
 }
 
 /* ---- files ---- */
@@ -103,20 +109,41 @@ static int write_all(int file, const void *data, uint64_t bytes) {
     return 0;
 }
 
-static int write_states(const t_model *head, int file) {
+static int write_digested(torshc_model *m, const char *path, int file, unsigned char *one) {
     const size_t header = strlen(P->state_header);
     unsigned char length[LENGTH], digest[DIGEST];
     uint64_t found = NO_DIGEST;
-    for (int32_t i = 0; i < P->state_count; i++)
-        found = digest_of(found, head->states + P->state[i].offset, P->state[i].bytes);
+    for (int32_t i = 0; i < P->state_count; i++) {
+        const int status = read_state(m, i, one);
+        if (status)
+            return status;
+        found = digest_of(found, one, P->state[i].bytes);
+    }
     put_little(length, header);
     put_little(digest, found);
     if (write_all(file, length, LENGTH) || write_all(file, P->state_header, header) || write_all(file, digest, DIGEST))
-        return -1;
+        return fail_file(path, "cannot be written");
+    for (int32_t i = 0; i < P->state_count; i++) {
+        const int status = read_state(m, i, one);
+        if (status)
+            return status;
+        if (write_all(file, one, P->state[i].bytes))
+            return fail_file(path, "cannot be written");
+    }
+    return fsync(file) ? fail_file(path, "cannot be written") : TORSHC_OK;
+}
+
+static int write_states(torshc_model *m, const char *path, int file) {
+    uint64_t largest = 1;
     for (int32_t i = 0; i < P->state_count; i++)
-        if (write_all(file, head->states + P->state[i].offset, P->state[i].bytes))
-            return -1;
-    return fsync(file);
+        if (P->state[i].bytes > largest)
+            largest = P->state[i].bytes;
+    unsigned char *one = malloc((size_t)largest);
+    if (!one)
+        return t_fail(TORSHC_E_MEMORY, "no memory for a state of %llu bytes", (unsigned long long)largest);
+    const int status = write_digested(m, path, file, one);
+    free(one);
+    return status;
 }
 
 /* A new file beside `path`, which it is renamed to once it is whole. Where a process was killed its file stays. */
@@ -145,15 +172,15 @@ static int sync_folder(const char *path, char *name) {
     return failed ? -1 : 0;
 }
 
-static int save(t_model *head, const char *path, char *name, size_t size) {
+static int save(torshc_model *m, const char *path, char *name, size_t size) {
+    t_model *head = (t_model *)m;
     const int file = create_beside(path, name, size);
     if (file < 0)
         return fail_file(path, "cannot be created");
     pthread_mutex_lock(&head->lock);
-    int failed = write_states(head, file);
+    int status = write_states(m, path, file);
     pthread_mutex_unlock(&head->lock);
-    int status = failed ? fail_file(path, "cannot be written") : TORSHC_OK;
-    failed = close(file);
+    const int failed = close(file);
     if (!status && (failed || rename(name, path)))
         status = fail_file(path, "cannot be written");
     if (status)
@@ -173,7 +200,7 @@ int torshc_state_save(torshc_model *m, const char *path) {
     char *name = malloc(size);
     if (!name)
         return t_fail(TORSHC_E_MEMORY, "no memory for a file name of %zu bytes", size);
-    status = save((t_model *)m, path, name, size);
+    status = save(m, path, name, size);
     free(name);
     return status;
 }
@@ -221,7 +248,8 @@ static int check_file(const char *path, const unsigned char *data, uint64_t byte
     return TORSHC_OK;
 }
 
-static int load(t_model *head, const char *path, int file) {
+static int load(torshc_model *m, const char *path, int file) {
+    t_model *head = (t_model *)m;
     const size_t header = strlen(P->state_header);
     uint64_t want = LENGTH + header + DIGEST;
     struct stat found;
@@ -239,8 +267,9 @@ static int load(t_model *head, const char *path, int file) {
     if (!status) {
         const unsigned char *at = data + LENGTH + header + DIGEST;
         pthread_mutex_lock(&head->lock);
-        for (int32_t i = 0; i < P->state_count; at += P->state[i++].bytes)
-            memcpy(head->states + P->state[i].offset, at, P->state[i].bytes);
+        for (int32_t i = 0; i < P->state_count && !status; at += P->state[i++].bytes)
+            if (P->state[i].bytes)
+                status = t_write_states(m, P->state[i].offset, at, (size_t)P->state[i].bytes);
         pthread_mutex_unlock(&head->lock);
     }
     free(data);
@@ -259,7 +288,7 @@ int torshc_state_load(torshc_model *m, const char *path) {
     while (file < 0 && errno == EINTR);
     if (file < 0)
         return fail_file(path, "cannot be read");
-    status = load((t_model *)m, path, file);
+    status = load(m, path, file);
     close(file);
     return status;
 }
