@@ -126,6 +126,25 @@ def test_what_a_product_reads_is_not_computed_after_it() -> None:
     assert shown(plan) == ["Exp", "MatMul+Add"] and {x.reason for x in plan.boundaries} == {"operand", "cycle"}
 
 
+def test_what_sums_read_is_not_stored_beside_what_it_is_computed_of() -> None:
+    """As in a normalisation's gradient: the product's result is stored anyway, and its readers compute the rest."""
+    graph, b, (x, y) = graph_of((8, 33), (8, 33))
+    w = graph.constant(np.ones((33, 33), np.float32))
+    g = b.one(op("MatMul"), x, w)
+    scaled = b.one(op("Mul"), g, y)
+    total = b.one(op("ReduceSum", axes=(0,)), scaled)
+    plan = finish(graph, b.one(op("Add"), scaled, total), g)
+    assert shown(plan)[0] == "MatMul" and "beside" in {x.reason for x in plan.boundaries}
+
+
+def test_what_follows_a_product_by_two_ways_joins_it() -> None:
+    graph, b, (x,) = graph_of((8, 33))
+    w = graph.constant(np.ones((33, 33), np.float32))
+    g = b.one(op("MatMul"), x, w)
+    plan = finish(graph, b.one(op("Mul"), b.one(op("Sigmoid"), g), g))
+    assert shown(plan) == ["MatMul+Sigmoid+Mul"]
+
+
 def test_joining_that_would_make_a_cycle_is_refused() -> None:
     graph, b, (x,) = graph_of((8, 8))
     first = b.one(op("Exp"), x)

@@ -96,6 +96,8 @@ class Fuser:
         if rule is None:
             return "rule", None
         force = self.permits.forced(_maker(base), node) is not None
+        if not force and self._stores_beside(node, base, source, own):
+            return "beside", None
         return self.permits.refusal([*source.nodes, *own.nodes], len(self._outside_readers(base, own)), force)
 
     def _illegal(
@@ -279,6 +281,33 @@ class Fuser:
             if max(self.position[n] for n in group.nodes) < first:
                 continue
             pending.extend(g for g in self._feeders(group) if g is not own)
+        return False
+
+    def _stores_beside(self, node: Node, base: Value, source: Group, own: Group) -> bool:
+        """Whether a heavy node's kernel would store a result beside what it is computed of, for readers that cannot join.
+
+        They may as well read the latter and compute the result themselves, as sums of a normalisation's gradient do.
+        """
+        if source.anchor is None or any(n.op.family != "pointwise" for n in own.nodes):
+            return False
+        readers = self.users.get(node.output, ())
+        if not readers or node.output in self.outputs or not self._is_wanted(base, {*source.nodes, *own.nodes}):
+            return False
+        return all(r.op.family == "reduce" or self._stands_between(source, self.group_of.get(r), own) for r in readers)
+
+    def _stands_between(self, source: Group, reader: Group | None, own: Group) -> bool:
+        """Whether a group needs what another makes in another way than directly and through `own`."""
+        if reader is None or reader.kind != "nest":
+            return False
+        first = min(self.position[n] for n in source.nodes)
+        pending, seen = [g for g in self._feeders(reader) if g is not source and g is not own], {id(own)}
+        while pending:
+            group = pending.pop()
+            if group is source:
+                return True
+            if id(group) not in seen and max(self.position[n] for n in group.nodes) >= first:
+                seen.add(id(group))
+                pending.extend(self._feeders(group))
         return False
 
     def _reads_joined(self, own: Group, source: Group) -> bool:

@@ -42,6 +42,7 @@ REASONS = {
     "operand": "a heavy kernel reads its operands from memory",
     "heavy": "each is a heavy kernel, or follows one",
     "cycle": "joining them would make a cycle",
+    "beside": "its readers compute it from what is stored anyway",
     "layout": "its reader needs another order in memory",
 }
 
