@@ -284,9 +284,9 @@ class Fuser:
         return False
 
     def _stores_beside(self, node: Node, base: Value, source: Group, own: Group) -> bool:
-        """Whether a heavy node's kernel would store a result beside what it is computed of, for readers that cannot join.
+        """Whether a heavy node's kernel would store a result beside what it is computed of.
 
-        They may as well read the latter and compute the result themselves, as sums of a normalisation's gradient do.
+        Readers that cannot join may as well read the latter, as sums of a normalisation's gradient do.
         """
         if source.anchor is None or any(n.op.family != "pointwise" for n in own.nodes):
             return False
@@ -296,18 +296,22 @@ class Fuser:
         return all(r.op.family == "reduce" or self._stands_between(source, self.group_of.get(r), own) for r in readers)
 
     def _stands_between(self, source: Group, reader: Group | None, own: Group) -> bool:
-        """Whether a group needs what another makes in another way than directly and through `own`."""
+        """Whether a group reads either of two others through one that is no pointwise work, which cannot join them."""
         if reader is None or reader.kind != "nest":
             return False
         first = min(self.position[n] for n in source.nodes)
-        pending, seen = [g for g in self._feeders(reader) if g is not source and g is not own], {id(own)}
+        pending, seen = [(reader, False)], set[tuple[int, bool]]()
         while pending:
-            group = pending.pop()
-            if group is source:
-                return True
-            if id(group) not in seen and max(self.position[n] for n in group.nodes) >= first:
-                seen.add(id(group))
-                pending.extend(self._feeders(group))
+            group, apart = pending.pop()
+            for g in self._feeders(group):
+                if g is source or g is own:
+                    if apart:
+                        return True
+                elif max(self.position[n] for n in g.nodes) >= first:
+                    step = g, apart or g.kind != "nest"
+                    if (id(g), step[1]) not in seen:
+                        seen.add((id(g), step[1]))
+                        pending.append(step)
         return False
 
     def _reads_joined(self, own: Group, source: Group) -> bool:
