@@ -17,7 +17,7 @@ import multiprocessing
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,10 +40,11 @@ _MOST = 15  # kernels that are shown
 def training(options: argparse.Namespace, folder: Path, until: float) -> int:
     """The tables; no PyTorch is measured after ``until``. Returns how many networks have no figures."""
     began, faults = time.monotonic(), 0
-    names = [name for name in NETWORKS if options.only in name]
+    names = [name for name in NETWORKS if any(part in name for part in options.only.split(","))]
     (folder / "step.yaml").write_text(_STEP)
     with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
-        build = (str(folder), options.arch, options.precision, max(1, options.jobs // max(1, len(names))))
+        jobs = max(1, options.jobs // max(1, len(names)))
+        build = (str(folder), options.arch, options.precision, jobs, [str(p.absolute()) for p in options.rules])
         built = {n: _result(w) for n, w in [(n, pool.submit(_build, n, *build)) for n in names]}
     print(f"\ntraining in {options.precision}: {len(names)} compiled in {time.monotonic() - began:.0f} s", flush=True)
     for name in names:
@@ -106,12 +107,17 @@ class Built:
     fault: str = ""
 
 
-def _build(name: str, folder: str, arch: str, precision: str, jobs: int) -> Built:
+def _build(name: str, folder: str, arch: str, precision: str, jobs: int, rules: Sequence[str]) -> Built:
     export(name, f"{folder}/{name}.onnx")
     began = time.monotonic()
     try:
         shapes = {"x": (NETWORKS[name], 3, 224, 224)}
-        chosen: dict[str, Any] = {"shapes": shapes, "train": f"{folder}/step.yaml", "precision": precision}
+        chosen: dict[str, Any] = {
+            "shapes": shapes,
+            "train": f"{folder}/step.yaml",
+            "precision": precision,
+            "rules": tuple(map(Path, rules)),
+        }
         torshc.compile(
             f"{folder}/{name}.onnx", f"{folder}/{name}.tsc", target="cuda", arch=arch, jobs=jobs, cache=False, **chosen
         )
@@ -204,7 +210,8 @@ class Profile:
     """Where the time of a step goes.
 
     Attributes:
-        times: microseconds of a step by the symbol of a kernel.
+        times: microseconds of a step by the symbol of a kernel, each from the end of all that began before it, as
+            many begin early and wait for these.
         counts: launches of a step by symbol.
         kernels: what the manifest says of each.
         whole: microseconds of all that ran on the card.
@@ -223,11 +230,14 @@ class Profile:
                 step()
             torch.cuda.synchronize()
         times, counts = defaultdict[str, float](float), defaultdict[str, float](float)
-        for event in found.events():
-            if event.device_type == torch.autograd.DeviceType.CUDA:
-                symbol = event.name.split("(")[0].removesuffix("_kernel")
-                times[symbol] += event.device_time / runs
-                counts[symbol] += 1 / runs
+        on_card = (e for e in found.events() if e.device_type == torch.autograd.DeviceType.CUDA)
+        end = 0.0
+        for event in sorted(on_card, key=lambda e: e.time_range.start):
+            symbol, began = event.name.split("(")[0].removesuffix("_kernel"), event.time_range.start
+            last = began + event.device_time
+            times[symbol] += max(last - max(began, end), 0.0) / runs
+            counts[symbol] += 1 / runs
+            end = max(end, last)
         return cls(times, counts, {k["symbol"]: k for k in manifest["kernels"]}, sum(times.values()))
 
     def show(self, precision: str) -> None:
