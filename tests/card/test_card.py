@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -24,6 +25,7 @@ from .measure import Built, pool
 from .memory import memory_cases
 from .report import WIDTH, Report
 from .timing import busy
+from .training import Profile
 
 SLICES: dict[str, Callable[[int | None], list[Case]]] = {
     "attention": attention_cases,
@@ -52,6 +54,32 @@ def test_cases_are_what_the_reference_computes(name: str, target: str, tmp_path:
 
 def test_kernels_that_overlap_are_counted_once() -> None:
     assert busy([(0.0, 3.0), (1.0, 2.0), (2.5, 4.0), (6.0, 7.0)]) == 5.0 and busy([]) == 0.0
+
+
+def test_a_kernel_that_waits_takes_time_from_the_end_of_those_before_it(capsys: pytest.CaptureFixture[str]) -> None:
+    events = [_event("ka_kernel", 0, 10), _event("kb_kernel", 2, 13), _event("Memset (Device)", 20, 1)]
+    made = {"symbol": "ka", "template": "map.j2", "ops": ["Relu"], "flops": 0, "bytes": 8_600_000}
+    profile = Profile.of(_Recorded(events), lambda: None, {"kernels": [made]}, runs=1)
+    assert profile.times == {"ka": 10, "kb": 5, "Memset ": 1} and profile.whole == 16
+    profile.show("tf32")
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "0.02 ms of kernels in 3 launches" and shown[2].split()[:5] == ["ka", "map.j2", "1", "10", "2"]
+
+
+def _event(name: str, start: int, taken: int) -> SimpleNamespace:
+    return SimpleNamespace(name=name, device_type="card", device_time=taken, time_range=SimpleNamespace(start=start))
+
+
+class _Recorded:
+    """PyTorch with a profiler that has seen these events."""
+
+    def __init__(self, events: list[SimpleNamespace]) -> None:
+        self.autograd = SimpleNamespace(DeviceType=SimpleNamespace(CUDA="card"))
+        self.cuda = SimpleNamespace(synchronize=lambda: None)
+        self.profiler = SimpleNamespace(
+            ProfilerActivity=SimpleNamespace(CUDA="card"), profile=lambda **_: nullcontext(self)
+        )
+        self.events = lambda: events
 
 
 @pytest.mark.parametrize("number", some([0, 1], 2))
