@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from torshc.expr import F32, const, dim
-from torshc.graph import Builder, Graph, TensorType, Value
+from torshc.graph import Builder, Graph, State, TensorType, Value
 from torshc.ops.core.base import REGISTRY, Op
 from torshc.passes.policy import Policy
 from torshc.plan.finalise import finalise
@@ -135,6 +135,20 @@ def test_what_sums_read_is_not_stored_beside_what_it_is_computed_of() -> None:
     total = b.one(op("ReduceSum", axes=(0,)), scaled)
     plan = finish(graph, b.one(op("Add"), scaled, total), g)
     assert shown(plan)[0] == "MatMul" and "beside" in {x.reason for x in plan.boundaries}
+
+
+@pytest.mark.parametrize(("most", "alone"), [(1, True), (2, False), (None, False)])
+def test_a_product_updates_as_many_states_as_the_target_says(most: int | None, alone: bool) -> None:
+    """Or none: its result is stored, and one other kernel updates them."""
+    graph, b, (x, y, m, w) = graph_of((8, 4), (4, 33), (8, 33), (8, 33))
+    half = graph.constant(np.array(0.5, np.float32))
+    moved = b.one(op("Add"), b.one(op("Mul"), m, half), b.one(op("Mul"), b.one(op("MatMul"), x, y), half))
+    new = b.one(op("Sub"), w, moved)
+    graph.outputs, graph.output_names = [moved, new], ["m", "w"]
+    graph.declare_states([State("m", None, False), State("w", None, True)])
+    plan = make_plan(finalise(graph, replace(Policy.of(), states=most)))
+    assert (shown(plan)[0] == "MatMul", len(plan.groups)) == (alone, 1 + alone)
+    assert ("states" in {x.reason for x in plan.boundaries}) == alone
 
 
 def test_what_follows_a_product_by_two_ways_joins_it() -> None:

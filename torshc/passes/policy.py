@@ -31,12 +31,14 @@ class Policy:
         rules: those that hold for it.
         max_buffers: most buffers of a kernel, where the target has a limit; else 0.
         horizontal_fusion: whether small kernels that do not need each other are one launch.
+        states: how many states a product's kernel may update at most, in a training step; None for any number.
     """
 
     strategy: str
     rules: tuple[FusionRule, ...]
     max_buffers: int = 0
     horizontal_fusion: bool = False
+    states: int | None = None
 
     @classmethod
     def of(cls, strategy: str = "default", size: int | None = None, files: Iterable[Path] = ()) -> Policy:

@@ -68,7 +68,10 @@ def _job_of(options: CompileOptions) -> Job:
     kind = target_of(options)
     pipeline = pipeline_of(options)
     policy = dataclasses.replace(
-        policy_of(options, pipeline), max_buffers=kind.max_buffers, horizontal_fusion=kind.horizontal_fusion
+        policy_of(options, pipeline),
+        max_buffers=kind.max_buffers,
+        horizontal_fusion=kind.horizontal_fusion,
+        states=kind.states,
     )
     isa, archs = resolve(options.mcpu, options.triple), kind.toolchain.archs(options)
     machine = Machine(

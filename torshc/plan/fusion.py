@@ -43,6 +43,8 @@ class Fuser:
         self.position = {n: k for k, n in enumerate(graph.nodes)}
         self.users = graph.users()
         self.outputs = set(graph.outputs)
+        self.states = {held for _, held, _ in graph.updates}
+        self.updated: dict[Node, int] = {}  # states that pointwise work on a product's result reads
         self.boundaries: list[Boundary] = []
 
     def run(self) -> None:
@@ -98,6 +100,8 @@ class Fuser:
         force = self.permits.forced(_maker(base), node) is not None
         if not force and self._stores_beside(node, base, source, own):
             return "beside", None
+        if not force and self._updates_many(source):
+            return "states", None
         return self.permits.refusal([*source.nodes, *own.nodes], len(self._outside_readers(base, own)), force)
 
     def _illegal(
@@ -294,6 +298,36 @@ class Fuser:
         if not readers or node.output in self.outputs or not self._is_wanted(base, {*source.nodes, *own.nodes}):
             return False
         return all(r.op.family == "reduce" or self._stands_between(source, self.group_of.get(r), own) for r in readers)
+
+    def _updates_many(self, source: Group) -> bool:
+        """Whether pointwise work on a product's result updates more states than the target's kernels of products do."""
+        anchor, most = source.anchor, self.permits.policy.states
+        if most is None or anchor is None or anchor.op.family != "gemm":
+            return False
+        if anchor not in self.updated:
+            self.updated[anchor] = self._count_states(anchor)
+        return self.updated[anchor] > most
+
+    def _count_states(self, anchor: Node) -> int:
+        """States of the size of a result that pointwise work on it reads, or works on before."""
+        size, pending, seen = anchor.output.type.size, [anchor.output], set[Node]()
+        while pending:
+            for n in self.users.get(pending.pop(), ()):
+                if n not in seen and n.op.family == "pointwise" and n.output.type.size is size:
+                    seen.add(n)
+                    pending.append(n.output)
+        found, pending = set[Value](), [v for n in seen for v in n.operands]
+        while pending:
+            for base in bases(pending.pop()):
+                maker = base.producer
+                if base.type.size is not size or maker in seen:
+                    continue
+                if base in self.states:
+                    found.add(base)
+                elif maker is not None and maker.op.family == "pointwise":
+                    seen.add(maker)
+                    pending += maker.operands
+        return len(found)
 
     def _stands_between(self, source: Group, reader: Group | None, own: Group) -> bool:
         """Whether a group reads either of two others through one that is no pointwise work, which cannot join them."""

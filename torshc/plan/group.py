@@ -43,6 +43,7 @@ REASONS = {
     "heavy": "each is a heavy kernel, or follows one",
     "cycle": "joining them would make a cycle",
     "beside": "its readers compute it from what is stored anyway",
+    "states": "their kernel would update more states than the target is fast with",
     "layout": "its reader needs another order in memory",
 }
 

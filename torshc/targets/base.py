@@ -107,6 +107,7 @@ class Target(ABC):
         explicit_bindings: whether a kernel's arguments are ranges of memory, of known sizes, that must not overlap.
         max_buffers: most buffers that a kernel may have; 0 for any number.
         horizontal_fusion: whether small kernels that do not need each other are one launch.
+        states: how many states a product's kernel may update at most, in a training step; None for any number.
         browser: whether browsers run its kernels.
         options: fields of CompileOptions that it uses, of those that not all targets use.
         precisions: values of CompileOptions.precision that it has.
@@ -132,6 +133,7 @@ class Target(ABC):
     explicit_bindings: ClassVar[bool] = False
     max_buffers: ClassVar[int] = 0
     horizontal_fusion: ClassVar[bool] = False
+    states: ClassVar[int | None] = None
     browser: ClassVar[bool] = False
     options: ClassVar[frozenset[str]] = frozenset({"mcpu"})
     precisions: ClassVar[frozenset[str]] = frozenset(PRECISIONS) - {"tf32"}
