@@ -27,7 +27,7 @@ NAMED = re.compile(r"`([\w.]+\.(?:json|c|py))`(?: is|:)$")
 SHELL = set("|&;<>$'\"*~")
 UNTESTED = "Not run by the test"
 TOOLS = re.compile(
-    r"`(?:make|pip|python|chromium|optimum-cli) [^`]*`|^(?:\$ cmake|    dask).*", re.MULTILINE
+    r"`(?:make|pip|python|chromium|optimum-cli) [^`]*`|^(?:\$ cmake|\$ python samples/|    dask).*", re.MULTILINE
 )  # whose options are not torshc's
 
 # What differs from one run or machine to another: measurements, sizes that follow from the width of a vector, hashes of
