@@ -55,7 +55,7 @@ def test_run_takes_sizes_from_the_files(torshc: Torshc, tmp_path: Path, bundle: 
         (["--input", "z=x.npy"], 6, "no input 'z'"),
         (["--input", "x=bad.npy"], 6, "bad.npy"),
         (["--input", "x=wide.npy"], 6, "float64"),
-        (["--input", "x=flat.npy"], 6, "dimensions"),
+        (["--input", "x=flat.npy"], 6, "has shape [64]; expected"),
         (["--input", "x=short.npy"], 6, "expected"),
         (["--input", "x=all.npz:q"], 6, "holds no array 'q'"),
         (["--input", "flat.npy"], 6, "belongs to no input by name"),

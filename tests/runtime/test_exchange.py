@@ -67,7 +67,7 @@ def test_a_tensor_that_changes_is_described_anew(model: Model, direct: list[int]
     for wrong, says in (
         (rows(5), r"out\['y'\] has shape \[3, 16\]; expected \[5, 16\]"),
         (rows(3)[:, :8], "input 'x' has shape"),
-        (rows(3)[0], r"input 'x' has shape \[3\]; expected"),
+        (rows(3)[0], r"input 'x' has shape \[16\]; expected \[batch, 16\]"),
         (rows(3).astype(np.float64), "input 'x' has type float64; expected float32"),
     ):
         x.array = to_device(model, wrong)

@@ -144,7 +144,7 @@ def test_one_run_after_another() -> None:
             found = loaded.run({"x": given, "y": y})
             np.testing.assert_array_equal(found["found"], np.stack(np.nonzero(x)))
             found["found"][:] = found["z"][:] = 0  # an array of the caller's own
-        with pytest.raises(RunError, match=r"dimensions|type"):
+        with pytest.raises(RunError, match=r"shape|type"):
             loaded.run({"x": x.astype(np.float32) if shape[0] == 1 else x[0] if len(x) else x.reshape(-1), "y": y})
     np.testing.assert_array_equal(loaded.run({"x": x.tolist(), "y": y})["found"], np.stack(np.nonzero(x)))
     kept = loaded.run({"x": x, "y": y})["found"].copy(), loaded.run({"x": x, "y": y})["found"]
