@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from torshc.base.resources import templates
-from torshc.expr import F8E5M2, F32, F64, I4, U32, acc, call
+from torshc.expr import F8E5M2, F32, F64, I4, acc, call
 from torshc.expr.formulas import PRINTED
 from torshc.targets.cpu.c import FEW_TYPES
 from torshc.targets.cpu.vector_functions import function_text, functions_of, library, texts_of, types_of
@@ -41,8 +41,10 @@ def test_conversions_come_with_what_reads_and_writes_elements() -> None:
 @pytest.mark.parametrize("lanes", [16, 8, 4, 1])
 def test_functions_of_few_types_need_the_prelude_of_few_types(lanes: int, compiler: str) -> None:
     calls = [call(n.removesuffix("_f32"), X) for n in sorted(PRINTED) if n.endswith("_f32") and n != "pow_f32"]
-    names = functions_of(c for c in calls if types_of(functions_of([c]), lanes) <= {*FEW_TYPES, U32})
-    assert {"exp_f32", "erf_f32", "log1p_f32"} <= {*names} and "sin_f32" not in names
+    calls += [call(n, X) for n in ("as_f16", "as_bf16", "as_f8e8m0_up", "as_f8e8m0_nearest")]
+    names = functions_of(c for c in calls if types_of(functions_of([c]), lanes) <= FEW_TYPES)
+    assert {"exp_f32", "erf_f32", "log1p_f32"} <= {*names}
+    assert not {"sin_f32", "as_f8e8m0_up"} & {*names}
     callers = "".join(f"f32v call_{n}(f32v x) {{ return t_{n}(x); }}\n" for n in names)
     text = f'#define T_FEW_TYPES\n#include "t_kernel.h"\n{texts_of(names, lanes)}\n{callers}'
     compile_source(text, lanes, compiler, ("-Wno-psabi",))

@@ -13,7 +13,6 @@ from ...expr import (
     F32,
     I32,
     I64,
-    U32,
     DType,
     Expr,
     acc,
@@ -93,16 +92,14 @@ class Printer(IndexPrinter):
     def has_few_types(self) -> bool:
         """Whether f32, i32, i64 and truth values are all that the kernel computes with.
 
-        Compilers then read a shorter prelude (`T_FEW_TYPES` of t_vec.h). Functions may take numbers apart as u32.
+        Compilers then read a shorter prelude (`T_FEW_TYPES` of t_vec.h).
         """
         exprs = self.kernel.expressions()
         nodes = set(walk(*exprs))
         types = {b.dtype for b in self.kernel.buffers} | {e.dtype for e in nodes}
         remainders = any(e.dtype is F32 and e.op in ("mod", "fmod", "floordiv") for e in nodes)  # which use f64
         return (
-            types <= FEW_TYPES
-            and not remainders
-            and types_of(functions_of(exprs, self.low), self.lanes) <= {*FEW_TYPES, U32}
+            types <= FEW_TYPES and not remainders and types_of(functions_of(exprs, self.low), self.lanes) <= FEW_TYPES
         )
 
     def memory(self, dtype: DType) -> str:

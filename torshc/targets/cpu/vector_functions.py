@@ -58,10 +58,15 @@ def _has_reach(name: str) -> bool:
     return name in ELEMENTARY and dtype == "f32" and FUNCTIONS[op].reach < math.inf
 
 
+# Operators of u32 that are written as such; others call functions of u32, which a short prelude lacks.
+_WRITTEN = frozenset({"const", "cast", "raw32", "bitand", "bitor", "bitxor", "shl", "shr", "add", "sub", "select"})
+
+
 def types_of(names: Iterable[str], lanes: int) -> frozenset[DType]:
-    """The types that functions compute with in vectors of some lanes."""
+    """The types whose functions some functions call in vectors of some lanes; that take numbers apart as u32 do not."""
     formulas = [find_formula(name, _language(lanes)) for name in names]
-    return frozenset(e.dtype for formula in formulas if formula is not None for e in walk(formula))
+    nodes = (e for formula in formulas if formula is not None for e in walk(formula))
+    return frozenset(e.dtype for e in nodes if e.dtype is not U32 or e.op not in _WRITTEN)
 
 
 def _language(lanes: int) -> Language:
