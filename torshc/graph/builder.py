@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +30,10 @@ class Builder:
         self.graph = graph
         self.nodes = graph.nodes if nodes is None else nodes
         self.name = name
+
+    def copy(self, node: Node, inputs: Iterable[Value | None], outputs: Iterable[Value]) -> None:
+        """Append a node of another graph over values of this one."""
+        self.nodes.append(node.copy(inputs, outputs))
 
     def add(self, op: Op, inputs: Sequence[Value | None], name: str = "") -> list[Value]:
         """Apply an operator.

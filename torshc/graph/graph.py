@@ -483,6 +483,12 @@ class Graph:
         value.data = data_of(array)
         return value
 
+    def constant_like(self, v: Value, array: np.ndarray[Any, Any]) -> Value:
+        """A value with known contents, of the name and the element type of another, which NumPy may lack."""
+        value = self.constant(array, v.name)
+        value.type = TensorType(v.dtype, value.type.shape)
+        return value
+
     def users(self) -> dict[Value, list[Node]]:
         """The nodes that read each value, in order, a node once for each of its reads."""
         table: dict[Value, list[Node]] = {}

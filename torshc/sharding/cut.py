@@ -83,7 +83,7 @@ class RankGraph:
     def copy(self, node: Node) -> None:
         """Make a node of the model here."""
         outputs = {v: v.copy() for v in node.outputs}
-        self.graph.nodes.append(node.copy((None if v is None else self.get(v) for v in node.inputs), outputs.values()))
+        self.builder.copy(node, (None if v is None else self.get(v) for v in node.inputs), outputs.values())
         self.there |= outputs
 
     def exchange(self, op: Collective, *operands: Value, name: str = "") -> list[Value]:

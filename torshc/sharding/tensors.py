@@ -149,9 +149,7 @@ def _own_constant(rank: RankGraph, v: Value, want: Axis) -> Value:
         at += size
     array = np.ascontiguousarray(np.concatenate(pieces, want.axis))
     array.flags.writeable = False
-    made = rank.graph.constant(array, v.name)
-    made.type = type(v.type)(v.dtype, made.type.shape)
-    return made
+    return rank.graph.constant_like(v, array)
 
 
 def _own_part(rank: RankGraph, x: Value, want: Axis) -> Value:
