@@ -54,9 +54,12 @@ class Place:
 
 
 def has_ranks(folder: Path) -> bool:
-    """Whether a bundle is for several processes."""
+    """Whether a bundle is for several processes; what is no plain file is not opened, as reading it may never end."""
+    path = folder / FILE
+    if not path.is_file():
+        return False
     try:
-        with (folder / FILE).open("rb") as file:
+        with path.open("rb") as file:
             return b'"' + RANKS_FORMAT.encode() + b'"' in file.read(64)
     except OSError:
         return False
