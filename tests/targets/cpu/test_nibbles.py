@@ -16,15 +16,14 @@ from torshc.targets.isa import resolve
 from ...support.kernels import Maker
 from ...support.run_kernel import Array, Program, compilers, kind_of, kinds, native_lanes
 
-RNG = np.random.default_rng(5)
 WIDEST = max(native_lanes(), resolve().lanes)
 LANES = sorted({WIDEST, native_lanes(), 4 if native_lanes() >= 4 else 1, 1})
 EXTRAS = tuple(e for e in ("avxvnni", "avx512vnni") if e in resolve().extras) or ("avx512vnni",)
 
 
-def weights(depth: int, columns: int, block: int) -> tuple[Array, Array]:
-    scale = RNG.uniform(0.5, 1.5, (-(-depth // block), columns)).astype(np.float32)
-    return RNG.integers(-8, 8, (depth, columns)).astype(np.int8), scale
+def weights(rng: np.random.Generator, depth: int, columns: int, block: int) -> tuple[Array, Array]:
+    scale = rng.uniform(0.5, 1.5, (-(-depth // block), columns)).astype(np.float32)
+    return rng.integers(-8, 8, (depth, columns)).astype(np.int8), scale
 
 
 def product(shape: tuple[int, ...], w: Array, scale: Array, block: int) -> Graph:
@@ -68,16 +67,18 @@ def check(x: Array, w: Array, scale: Array, block: int, lanes: int = 0, compiler
     ids=str,
 )  # fmt: skip
 def test_sizes(shape: tuple[int, ...], columns: int, block: int, lanes: int, compiler: str) -> None:
-    w, scale = weights(shape[-1], columns, block)
-    check(RNG.standard_normal(shape).astype(np.float32), w, scale, block, lanes, compiler)
+    rng = np.random.default_rng(5)
+    w, scale = weights(rng, shape[-1], columns, block)
+    check(rng.standard_normal(shape).astype(np.float32), w, scale, block, lanes, compiler)
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_what_is_not_finite(value: float) -> None:
     """It reaches every column, as in a sum of floats; other rows are as without it."""
-    w, scale = weights(64, 40, 32)
+    rng = np.random.default_rng(5)
+    w, scale = weights(rng, 64, 40, 32)
     w[33] = np.where(w[33] == 0, 1, w[33])
-    x = RNG.standard_normal((2, 64)).astype(np.float32)
+    x = rng.standard_normal((2, 64)).astype(np.float32)
     plain = program(product(x.shape, w, scale, 32)).run(x)[0]
     x[1, 33] = value
     found = program(product(x.shape, w, scale, 32)).run(x)[0]
@@ -87,8 +88,9 @@ def test_what_is_not_finite(value: float) -> None:
 
 @pytest.mark.parametrize("size", [2.0**-59, 2.0**-70, 2.0**-140, 2.0**100, 2.0**126])
 def test_large_and_small_numbers(size: float) -> None:
-    w, scale = weights(64, 40, 32)
-    x = (RNG.uniform(-1, 1, (1, 64)) * size).astype(np.float32)
+    rng = np.random.default_rng(5)
+    w, scale = weights(rng, 64, 40, 32)
+    x = (rng.uniform(-1, 1, (1, 64)) * size).astype(np.float32)
     scale *= np.float32(2.0**-20)
     exact, off = wanted(x, w, scale, 32)
     found = program(product(x.shape, w, scale, 32)).run(x)[0]
@@ -96,13 +98,15 @@ def test_large_and_small_numbers(size: float) -> None:
 
 
 def test_rows_are_zeros() -> None:
-    w, scale = weights(32, 20, 32)
+    rng = np.random.default_rng(5)
+    w, scale = weights(rng, 32, 20, 32)
     np.testing.assert_array_equal(program(product((2, 32), w, scale, 32)).run(np.zeros((2, 32), np.float32))[0], 0)
 
 
 def test_a_row_does_not_depend_on_others() -> None:
-    w, scale = weights(96, 50, 32)
-    x = RNG.standard_normal((4, 96)).astype(np.float32)
+    rng = np.random.default_rng(5)
+    w, scale = weights(rng, 96, 50, 32)
+    x = rng.standard_normal((4, 96)).astype(np.float32)
     whole = program(product((4, 96), w, scale, 32)).run(x)[0]
     for k in range(4):
         np.testing.assert_array_equal(program(product((1, 96), w, scale, 32)).run(x[k : k + 1])[0], whole[k : k + 1])
