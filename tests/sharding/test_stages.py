@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from tests.support.models import model, node, save
@@ -19,9 +20,9 @@ X = np.random.default_rng(7).standard_normal((5, 8)).astype(np.float32)
 IDS = np.array([[0, 5, 23, -1, 7], [1, -24, 12, 3, 11]], np.int64)
 
 
-def cut(made: object, shard: str, folder: Path) -> Cut:
+def cut(made: onnx.ModelProto, shard: str, folder: Path) -> Cut:
     (folder / "shard.yaml").write_text(shard)
-    return cut_model(save(made, folder / "m.onnx"), CompileOptions(shard=folder / "shard.yaml"))  # type: ignore[arg-type]
+    return cut_model(save(made, folder / "m.onnx"), CompileOptions(shard=folder / "shard.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_checks_of_indices_are_made_by_all(tmp_path: Path) -> None:
 def test_what_is_read_far_on_is_sent_there(tmp_path: Path) -> None:
     """From stage 0 to stages 1 and 2, in the order of the nodes."""
     nodes = [node("Relu", "x", "a"), node("Sigmoid", "a", "b"), node("Add", "a b", "y")]
-    made = model(nodes, {"x": (3,)}, {"y": (3,)})  # type: ignore[arg-type]
+    made = model(nodes, {"x": (3,)}, "y")
     done = cut(made, "stages: [a, b, y]", tmp_path)
     sent = [(t.source, t.target, t.name) for t in done.transfers]
     assert sent == [(0, 1, "a"), (0, 2, "a"), (1, 2, "b"), (2, 0, "y"), (2, 1, "y")]

@@ -54,7 +54,7 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
     reader = reading(folder)
     if args.prepare:
         return
-    moved = size.bytes(BYTES[args.bits])
+    moved = size.bytes_of_step(BYTES[args.bits])
     print(f"{processor()}; {args.layers} layers, weights of {args.bits} bits, {moved / 1e6:.0f} MB a step")
     rng = np.random.default_rng(0)
     feeds = {"ids": np.array([[7]]), "last": np.array([size.past - 1], np.int32)}

@@ -16,6 +16,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from ..card import llama
+
 _BLOCK = 32  # weights that share a scale
 _EPSILON = 1e-5
 _RUNTIME = "com.microsoft"
@@ -24,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Decoder:
+class Decoder(llama.Decoder):
     """Its sizes: those of Llama 3.2 of 1 B parameters, but for the number of words.
 
     Attributes:
@@ -35,33 +37,10 @@ class Decoder:
         bits: of a weight; 4 are MatMulNBits with a scale for 32 of them, 32 are floats.
     """
 
-    hidden: int = 2048
-    layers: int = 16
-    heads: int = 32
-    groups: int = 8
-    width: int = 64
     inner: int = 8192
-    words: int = 32000
-    past: int = 1024
     bits: int = 32
 
-    @property
-    def products(self) -> dict[str, tuple[int, int]]:
-        """Terms and columns of each product with weights, by name; those of a layer end in its number."""
-        q, kv = self.heads * self.width, self.groups * self.width
-        of_layer = {
-            "q": (self.hidden, q), "k": (self.hidden, kv), "v": (self.hidden, kv), "o": (q, self.hidden),
-            "gate": (self.hidden, self.inner), "up": (self.hidden, self.inner), "down": (self.inner, self.hidden),
-        }  # fmt: skip
-        return {f"{n}{k}": s for k in range(self.layers) for n, s in of_layer.items()} | {
-            "words": (self.hidden, self.words)
-        }
-
-    @property
-    def cache(self) -> tuple[int, ...]:
-        return 1, self.groups, self.past, self.width
-
-    def bytes(self, weight: float) -> float:
+    def bytes_of_step(self, weight: float) -> float:
         """What a step has to read: weights of so many bytes with their scales, the last product, keys and values."""
         weights = sum(k * n for k, n in self.products.values())
         cache = 2 * self.layers * self.groups * self.past * self.width
