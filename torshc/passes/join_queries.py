@@ -44,7 +44,7 @@ def _join(site: Site) -> Patch | None:
     if q.type.rank != 5 or as_int(q.shape[3]) != 1 or as_int(q.shape[2]) == 1:
         return None
     # The dimension of heads that share keys, which these lack; masks, which are not as wide, may lack it altogether.
-    shared = [*(x for x in (k, v)), *masks]
+    shared = [k, v, *masks]
     if any(x.type.rank == 5 and as_int(x.shape[2]) != 1 for x in shared) or any(x.type.rank != 5 for x in (k, v)):
         return None
     if any(x.type.rank not in (2, 5) for x in masks):
