@@ -363,6 +363,10 @@ class IndexPrinter:
         """Number of points of a range of axes as text."""
         return self.scalar(self.total(axes))
 
+    def packets(self, axes: Sequence[Expr], size: int) -> str:
+        """Number of packets of `size` points in a range of axes, which it divides, as text."""
+        return self.scalar(self.total(axes) // size)
+
     def total(self, axes: Sequence[Expr]) -> Expr:
         """Number of points of a range of axes."""
         return product([a.args[0] for a in axes])

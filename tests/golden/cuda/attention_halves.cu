@@ -2,14 +2,14 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k1823c34fbec5_kernel(const float *b0, uint16_t *b1, const float *b2, uint16_t *b3, const float *b4, uint16_t *b5) {
+extern "C" __global__ void __launch_bounds__(256) keda211e4b3c1_kernel(const float *b0, uint16_t *b1, const float *b2, uint16_t *b3, const float *b4, uint16_t *b5) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     if (block < 1) {
         const int packet = block * 256 + tid;
-        if (packet >= 288 / 4) return;
+        if (packet >= 72) return;
         const int point = packet * 4;
         const int i0 = point;
         float p0[4];
@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(256) k1823c34fbec5_kernel(const flo
     }
     if (block < 3) {
         const int packet = (block - 1) * 256 + tid;
-        if (packet >= 1056 / 4) return;
+        if (packet >= 264) return;
         const int point = packet * 4;
         const int i0 = point;
         float p0[4];
@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(256) k1823c34fbec5_kernel(const flo
     }
     {
         const int packet = (block - 3) * 256 + tid;
-        if (packet >= 528 / 4) return;
+        if (packet >= 132) return;
         const int point = packet * 4;
         const int i0 = point;
         float p0[4];
@@ -56,9 +56,9 @@ extern "C" __global__ void __launch_bounds__(256) k1823c34fbec5_kernel(const flo
     }
 }
 
-extern "C" int k1823c34fbec5(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int keda211e4b3c1(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k1823c34fbec5_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1], (const float *)buf[2], (uint16_t *)buf[3], (const float *)buf[4], (uint16_t *)buf[5]);
+    T_LAUNCH(keda211e4b3c1_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1], (const float *)buf[2], (uint16_t *)buf[3], (const float *)buf[4], (uint16_t *)buf[5]);
     return (int)cudaGetLastError();
 }
 

@@ -1,4 +1,4 @@
-"""Map kernels of devices of blocks, on the emulator, against NumPy: transposes through shared memory."""
+"""Map kernels of devices of blocks, on the emulator, against NumPy: packets, and transposes through shared memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.seeded import seeded
 from torshc.bundle.program import _elementwise_pairs
 from torshc.expr import BOOL, F16, F32, F64, DType, const
 from torshc.targets.gpu import grid
-from torshc.targets.gpu.grid import GridTiles
+from torshc.targets.gpu.grid import GridMap, GridTiles
 
 from ...support.kernels import Maker, Shape, random, sizes
 from ...support.run_grid import GridProgram, needs_emulator, templates
@@ -85,3 +85,14 @@ def test_a_margin_is_not_read() -> None:
     assert templates(program) == ["map"]
     x = random(RNG, (40, 50))
     np.testing.assert_array_equal(program.run(x)[0], -np.pad(x, ((3, 2), (0, 0))).T)
+
+
+def test_packets_of_rows_that_are_a_sum() -> None:
+    """The number of packets of [n + 1, 16] elements is a quarter of the whole sum; none lies behind the result."""
+    m = Maker()
+    rows = m.add("Concat", m.input("n", 16), m.input(1, 16), axis=0)
+    program = GridProgram(m.output(m.add("Neg", rows)), DIMS)
+    (kernel,) = program.kernels
+    assert isinstance(kernel, GridMap) and kernel.packet == 4
+    x, y = random(RNG, (3, 16)), random(RNG, (1, 16))
+    np.testing.assert_array_equal(program.run(x, y)[0], -np.concatenate([x, y]))
