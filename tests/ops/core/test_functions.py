@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import torshc.ops
+from torshc.base.errors import ModelError
 from torshc.expr import F32, const
 from torshc.graph import Builder, Graph, TensorType
 from torshc.ops import REGISTRY
@@ -67,3 +68,13 @@ def test_numbers_in_where_have_the_other_sides_type() -> None:
     assert where(x > 0, 0, x).dtype is F32
     with pytest.raises(TypeError, match="two numbers"):
         where(x > 0, 1, 0)
+
+
+def test_numbers_that_an_operator_has_as_fields_are_no_operands() -> None:
+    graph = Graph()
+    x = Tensor(Builder(graph), graph.new_value(TensorType(F32, (const(2),))))
+    with pytest.raises(TypeError, match=r"reduce_mean\(\) with a number.*axes=, keepdims="):
+        functions.reduce_mean(x, [0])
+    with pytest.raises(ModelError, match="low= and high="):
+        functions.clip(x, 0.0, 1.0)
+    assert functions.clip(x, low=0.0, high=1.0).dtype is F32

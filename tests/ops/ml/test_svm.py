@@ -84,13 +84,14 @@ def test_trees_of_doubles_compiled(tmp_path: Path) -> None:
     assert got.dtype == np.float32
 
 
+@pytest.mark.parametrize("slope", [1.0, 1000.0])  # the steep one makes chances of pairs 0 and 1
 @pytest.mark.parametrize("counts", [(2, 3), (1, 2, 1, 3)])
-def test_probabilities(counts: tuple[int, ...], tmp_path: Path) -> None:
+def test_probabilities(counts: tuple[int, ...], slope: float, tmp_path: Path) -> None:
     """Against ONNX Runtime: onnx's reference couples more than two classes by another matrix than the paper's."""
     x, classes = numbers(17, 3), len(counts)
     pairs = classes * (classes - 1) // 2
     some = {"rho": numbers(pairs, seed=1).tolist(), "vectors_per_class": counts, "classlabels_ints": range(classes)}
-    some |= {"prob_a": (-np.abs(numbers(pairs, seed=2))).tolist(), "prob_b": numbers(pairs, seed=3).tolist()}
+    some |= {"prob_a": (-slope * np.abs(numbers(pairs, seed=2))).tolist(), "prob_b": numbers(pairs, seed=3).tolist()}
     model = model_of("SVMClassifier", x, outputs=2, **some, **machine("RBF", classes - 1, sum(counts)))
     onnx.save(model, tmp_path / "m.onnx")
     torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", jobs=1)

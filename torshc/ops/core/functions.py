@@ -3,12 +3,14 @@
     from ..core.functions import gelu, reduce_mean
     gelu(x, approximate="tanh")
 
-Keywords are the fields of the operator's class. A name is looked up when the function is called, as families import one
-another; a test finds names that no operator has.
+Keywords are the fields of the operator's class, also where a node of ONNX has an operand for them: `clip(x, low=0.0)`,
+`reduce_mean(x, axes=(1,))`. Numbers are operands of pointwise operators alone. A name is looked up when the function is
+called, as families import one another; a test finds names that no operator has.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from functools import cache, partial
 from typing import Any, overload
@@ -17,7 +19,7 @@ from ...base.errors import did_you_mean
 from ...expr import Expr
 from . import scalar
 from .base import REGISTRY
-from .pointwise import Function, function_of
+from .pointwise import Function, Pointwise, function_of
 from .scalar import Scalar
 from .tensor import Operand, Tensor, apply_named
 
@@ -51,7 +53,13 @@ def _call(name: str, *operands: Any, **attributes: Any) -> Any:
     names = _names()
     if name not in names:
         raise AttributeError(f"no operator is called as {name}(){did_you_mean(name, sorted(names))}")
-    return function_of(REGISTRY["", names[name]])(*operands, **attributes)
+    cls = REGISTRY["", names[name]]
+    if not issubclass(cls, Pointwise) and any(not isinstance(v, Tensor | Scalar | None) for v in operands):
+        fields = ", ".join(f"{f.name}=" for f in dataclasses.fields(cls)) or "none"
+        raise TypeError(
+            f"{name}() with a number among its operands; what it takes beside tensors are keywords: {fields}"
+        )
+    return function_of(cls)(*operands, **attributes)
 
 
 @cache

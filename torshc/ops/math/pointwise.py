@@ -408,6 +408,8 @@ class Clip(Pointwise):
         x, *bounds = xs
         low = bounds.pop(0) if "min" in self.operands else self.low
         high = bounds.pop(0) if "max" in self.operands else self.high
+        if bounds:
+            raise TypeError("its bounds are low= and high=, and operands only as operands= names them")
         return clip(x, low, high)
 
     @classmethod

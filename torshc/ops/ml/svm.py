@@ -128,7 +128,7 @@ def _probabilities(source: SourceNode, scores: Tensor, slopes: Floats, offsets: 
         raise ModelError(f"SVMClassifier of {pairs} pairs with {len(slopes)} prob_a and {len(offsets)} prob_b")
     factors, terms = (scores.constant(-np.asarray(v, scores.dtype.numpy)) for v in (slopes, offsets))
     chances = sigmoid(scores * factors + terms).cast(F32)
-    between = clip(chances, 1e-7, 1 - 1e-7)
+    between = clip(chances, low=1e-7, high=1 - 1e-7)
     made = emit(source, Couple(classes), [between.value], Partial(F32, (scores.shape[0], const(classes))))
     return Tensor(source.builder, made[0])
 
