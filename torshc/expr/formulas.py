@@ -284,10 +284,16 @@ def _log(x: Expr) -> Expr:
 
 @elementary(np.log1p, 20, lambda t, y, a: over(t, a + 1.0))
 def _log1p(x: Expr) -> Expr:
-    """log(u) with u = 1 + x rounded; what the rounding lost is put back into the fraction."""
+    """log(u) with u = 1 + x rounded; what the rounding lost is put back into the fraction.
+
+    Languages that sum in another order take (x + 1) - 1 for x. There the fraction is x itself where u has no exponent,
+    and what is lost elsewhere, of a logarithm of 0.34 and more, is 2 ULP.
+    """
     u = x + 1.0
-    lost = where(u >= 2.0, 1.0 - (u - x), x - (u - 1.0))
     f, k = _log_parts(u, normal=True)
+    if not _LANGUAGE.get().exact:
+        return where(absolute(x) < SMALL, x, _log_of(u, where(eq(k, 0), x, f), k))
+    lost = where(u >= 2.0, 1.0 - (u - x), x - (u - 1.0))
     most = where(k > 100, const(100, I32), k)  # nothing of weight is lost beyond 2^24
     back = _power(cast(127 - most, U32))
     return where(absolute(x) < SMALL, x, _log_of(u, f + lost * back, k))
