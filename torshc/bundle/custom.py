@@ -144,6 +144,6 @@ def blaming_users(custom: CustomFiles, operators: Iterable[type[Custom]]) -> Ite
                 ) from error
         if error.message.startswith("linking "):
             asked = ", ".join(f"{label_of(o)} ({o.declared.place})" for o in operators if issubclass(o, CustomKernel))
-            wanted = f"install what {' '.join(custom.libraries)} name, or " if custom.libraries else ""
+            wanted = f"install the library of {' and '.join(custom.libraries)}, or " if custom.libraries else ""
             raise ToolchainError(error.message, f"{wanted}add what is missing to libraries= of {asked}") from error
         raise

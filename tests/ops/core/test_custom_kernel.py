@@ -391,7 +391,7 @@ RIGHT = '#include "torshc_op.h"\nint other(torshc_op *op) { return op->end != op
         ("", RIGHT + "int helper(void);\nint use(void) { return helper(); }\n", ToolchainError,
          r"helper(.|\n)*libraries= of com.example.Other \(.*mine.py:4\)"),
         (', libraries=["no-such-library"]', RIGHT, ToolchainError,
-         r"no-such-library(.|\n)*install what -lno-such-library"),
+         r"no-such-library(.|\n)*install the library of -lno-such-library"),
         (', libraries=["a b"]', RIGHT, ConfigError, "odd name"),
         (', function="strange name"', RIGHT, ConfigError, "odd name"),
         (', headers=["none.h"]', RIGHT, ConfigError, "none.h does not exist"),
@@ -410,6 +410,7 @@ def test_refused_by_file_and_line(
     ("made", "error", "message"),
     [
         ("x.shape", ConfigError, r"mine.py:4: com.example.Other: TypeError: the result is .*a type has to be"),
+        ("None", ConfigError, r"mine.py:4: com.example.Other: TypeError: the result is None, where a type has to be"),
         ("ops.TensorType(x.dtype, (x.shape[5],))", ConfigError, r"mine.py:6: .*IndexError"),
         ("ops.TensorType(x.dtype, (-3,))", ConfigError, "a dimension of -3"),
         ("ops.Result(x.dtype, (None,))", ConfigError, "mine.py:4: com.example.Other leaves a dimension to the run"),

@@ -98,6 +98,8 @@ HEAD = "from torshc import ops\n"
     [
         ("@ops.nest('F', 'com.example', combine='mean')\ndef f(x): return x\n", ConfigError, r":2: .*'mean'; one of"),
         ("@ops.nest('F', 'com.example', finish=len)\ndef f(x): return x\n", ConfigError, r"mine.py:2: .*combine="),
+        ("@ops.nest('F', 'com.example', combine='add', finish=lambda total: total)\ndef f(x): return x\n",
+         ConfigError, r"mine.py:2: .*finish= of F has to take two things"),
         ("@ops.nest('F', 'com.example')\ndef f(x): return ops.soft(x)\n", ConfigError, r":3: .*mean 'softsign'"),
         ("@ops.nest('F', 'com.example')\ndef f(x): return x if x > 0 else -x\n", ModelError, r"'it'.*where.*mine.py:3"),
         ("@ops.nest('F', 'com.example', combine='add')\ndef f(x): return x > 0\n", ModelError, r"gives bool.*.py:2"),

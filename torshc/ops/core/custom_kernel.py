@@ -139,7 +139,7 @@ class CustomKernel(Custom):
         with reading(cls, None):
             made = cls.types(*operands, **attributes)
             work = made if isinstance(made, Work) else Work(made)
-            types = [work.types] if isinstance(work.types, TensorType | Result) else list(work.types)
+            types = list(work.types) if isinstance(work.types, Sequence) else [work.types]
             for t in types:
                 if not isinstance(t, TensorType | Result):
                     raise TypeError(

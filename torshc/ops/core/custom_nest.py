@@ -15,6 +15,7 @@ what is accumulated over the dimensions that a node names as ONNX's reductions d
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar, TypeVar
@@ -102,6 +103,8 @@ def nest(
         raise ValueError(f"{name} cannot combine by {combine!r}; one of {', '.join(COMBINE)}")
     if finish is not None and not combine:
         raise ValueError(f"{name} has nothing to finish: say how elements are accumulated, with combine=")
+    if finish is not None:
+        _demand_two_parameters(name, finish)
 
     def declare(python: F) -> Callable[..., Any]:
         base: type[Custom] = CustomReduction if combine else CustomPointwise
@@ -120,3 +123,12 @@ def nest(
         return applied
 
     return declare
+
+
+def _demand_two_parameters(name: str, finish: Finish) -> None:
+    try:
+        inspect.signature(finish).bind(None, None)
+    except TypeError as error:
+        raise ValueError(
+            f"finish= of {name} has to take two things, the accumulated value and the number of elements"
+        ) from error
