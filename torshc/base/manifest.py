@@ -35,6 +35,14 @@ ML_DTYPES = {
     "f8e5m2fnuz": "float8_e5m2fnuz", "f8e8m0": "float8_e8m0fnu", "f4e2m1": "float4_e2m1fn", "i4": "int4", "u4": "uint4",
     "i2": "int2", "u2": "uint2",
 }  # fmt: skip
+# Type codes and bits by DLPack; strings and what holds tensors have codes of ours.
+DLPACK = {
+    "f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64": (0, 64), "i32": (0, 32), "i16": (0, 16),
+    "i8": (0, 8), "u64": (1, 64), "u32": (1, 32), "u16": (1, 16), "u8": (1, 8), "bool": (6, 8),
+    "f8e4m3fn": (10, 8), "f8e4m3fnuz": (11, 8), "f8e5m2": (12, 8), "f8e5m2fnuz": (13, 8), "f8e8m0": (14, 8),
+    "f4e2m1": (17, 4), "i4": (0, 4), "u4": (1, 4), "i2": (0, 2), "u2": (1, 2),
+    "string": (100, 128), "sequence": (101, 0), "optional": (102, 0), "map": (103, 0),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..base.errors import InternalError
-from ..expr import DLPACK, Expr, as_expr, as_int, dims_of, stated
+from ..base.manifest import DLPACK
+from ..expr import Expr, as_expr, as_int, dims_of, stated
 from ..graph import Value
 from ..plan.script import Check, Script
 from .copies import Copy

@@ -4,7 +4,6 @@ from .derivatives import SLOPES, NoDerivative, tangent
 from .dtype import (
     BF16,
     BOOL,
-    DLPACK,
     DTYPES,
     F4E2M1,
     F8E4M3FN,
@@ -82,7 +81,7 @@ from .text import condition_text, parse_condition, parse_dim, parse_size, stated
 __all__ = [
     "BF16",
     "BOOL",
-    "DLPACK",
+
     "DTYPES",
     "F4E2M1",
     "F8E4M3FN",

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..base.manifest import ML_DTYPES, NUMPY
+
 
 @dataclass(frozen=True)
 class DType:
@@ -69,12 +71,12 @@ class DType:
     @property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype; what NumPy lacks comes from ml_dtypes, which the onnx package installs."""
-        if (other := _ML_DTYPES.get(self.name)) is not None:
+        if (other := ML_DTYPES.get(self.name)) is not None:
             import ml_dtypes  # optional package of a run
 
             extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, other))
             return extended
-        dtype: np.dtype[Any] = np.dtype(_NUMPY.get(self.name, np.object_))
+        dtype: np.dtype[Any] = np.dtype(NUMPY.get(self.name, "object"))
         return dtype
 
     @property
@@ -112,17 +114,8 @@ _ALL = (F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL)
 NARROW = (F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0, F4E2M1, I4, U4, I2, U2)
 DTYPES: dict[str, DType] = {t.name: t for t in (*_ALL, *NARROW)}
 _BY_ONNX = {t.onnx: t for t in DTYPES.values()}
-_NUMPY = {
-    "f64": np.float64, "f32": np.float32, "f16": np.float16, "i64": np.int64, "i32": np.int32, "i16": np.int16,
-    "i8": np.int8, "u64": np.uint64, "u32": np.uint32, "u16": np.uint16, "u8": np.uint8, "bool": np.bool_,
-}  # fmt: skip
-_ML_DTYPES = {
-    "bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2": "float8_e5m2",
-    "f8e5m2fnuz": "float8_e5m2fnuz", "f8e8m0": "float8_e8m0fnu", "f4e2m1": "float4_e2m1fn", "i4": "int4", "u4": "uint4",
-    "i2": "int2", "u2": "uint2",
-}  # fmt: skip
-_BY_ML_DTYPE = {v: DTYPES[k] for k, v in _ML_DTYPES.items()}
-_BY_NUMPY = {np.dtype(v): DTYPES[k] for k, v in _NUMPY.items()}
+_BY_ML_DTYPE = {v: DTYPES[k] for k, v in ML_DTYPES.items()}
+_BY_NUMPY = {np.dtype(v): DTYPES[k] for k, v in NUMPY.items()}
 
 
 # Elements that only operators of the host touch (``templates/c/values/t_value.h``).
@@ -131,15 +124,6 @@ SEQUENCE = DType("sequence", 168, "q", -1, "sequence")
 OPTIONAL = DType("optional", 168, "q", -2, "optional")
 MAP = DType("map", 168, "q", -3, "map")
 _BY_ONNX[STRING.onnx] = STRING
-
-# Type codes and bits by DLPack; strings and what holds tensors have codes of ours.
-DLPACK = {
-    "f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64": (0, 64), "i32": (0, 32), "i16": (0, 16),
-    "i8": (0, 8), "u64": (1, 64), "u32": (1, 32), "u16": (1, 16), "u8": (1, 8), "bool": (6, 8),
-    "f8e4m3fn": (10, 8), "f8e4m3fnuz": (11, 8), "f8e5m2": (12, 8), "f8e5m2fnuz": (13, 8), "f8e8m0": (14, 8),
-    "f4e2m1": (17, 4), "i4": (0, 4), "u4": (1, 4), "i2": (0, 2), "u2": (1, 2),
-    "string": (100, 128), "sequence": (101, 0), "optional": (102, 0), "map": (103, 0),
-}  # fmt: skip
 
 
 def from_onnx(code: int) -> DType | None:

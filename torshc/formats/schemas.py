@@ -13,7 +13,7 @@ from onnx import FunctionProto, helper, numpy_helper
 from onnx.defs import OpSchema, get_schema, onnx_opset_version
 
 from ..base.errors import ConfigError, did_you_mean
-from ..expr import MAP, OPTIONAL, SEQUENCE, as_int
+from ..expr import MAP, OPTIONAL, SEQUENCE, DType, as_int
 from ..graph import Partial, Value
 from ..ops import REGISTRY, CustomOperators, Op, Unsupported
 from ..ops.core.custom import label_of
@@ -128,15 +128,6 @@ def check(op: SourceOp, schema: OpSchema, lenient: bool) -> tuple[dict[str, Any]
     return out, unknown
 
 
-_ONNX_TYPES = {
-    "f64": "double", "f32": "float", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32",
-    "i16": "int16", "i8": "int8", "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
-    "f8e4m3fn": "float8e4m3fn", "f8e4m3fnuz": "float8e4m3fnuz", "f8e5m2": "float8e5m2", "f8e5m2fnuz": "float8e5m2fnuz",
-    "f8e8m0": "float8e8m0", "f4e2m1": "float4e2m1", "i4": "int4", "u4": "uint4", "i2": "int2", "u2": "uint2",
-    "string": "string",
-}  # fmt: skip
-
-
 def check_types(op: SourceOp, schema: OpSchema, operands: Sequence[Value | None]) -> None:
     """Check the operands' element types against a schema.
 
@@ -161,14 +152,20 @@ def check_types(op: SourceOp, schema: OpSchema, operands: Sequence[Value | None]
 def _type_text(p: Partial) -> str:
     """ONNX's name of a type; the beginning of it where a sequence or an optional has nothing in it yet."""
     if p.dtype is MAP and p.inner and p.inner.inner:
-        return f"map({_ONNX_TYPES[p.inner.dtype.name]}, {_ONNX_TYPES[p.inner.inner.dtype.name]})"
+        return f"map({_element_text(p.inner.dtype)}, {_element_text(p.inner.inner.dtype)})"
     if p.dtype not in (SEQUENCE, OPTIONAL):
-        return f"tensor({_ONNX_TYPES[p.dtype.name]})"
+        return f"tensor({_element_text(p.dtype)})"
     outside = "seq(" if p.dtype is SEQUENCE else "optional("
     if p.inner is None:
         return outside
     inside = _type_text(p.inner)
     return f"{outside}{inside})" if inside.endswith(")") else outside + inside
+
+
+def _element_text(dtype: DType) -> str:
+    """ONNX's name of an element type in its schemas, as "float8e5m2"."""
+    name: str = onnx.TensorProto.DataType.Name(dtype.onnx)
+    return name.lower()
 
 
 _FIELD_KINDS: dict[Any, str] = {

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..expr import DLPACK, Expr, as_expr
+from ..base.manifest import DLPACK
+from ..expr import Expr, as_expr
 from ..graph import Value
 from ..ops.ranks.collectives import AllReduce, Collective
 from ..plan.group import Group

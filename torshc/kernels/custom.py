@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..expr import DLPACK, U8, DType, Expr, as_expr, as_int
+from ..base.manifest import DLPACK
+from ..expr import U8, DType, Expr, as_expr, as_int
 from ..graph import Builder, Graph, Shape, TensorType, Value
 from ..ops import REGISTRY
 from ..ops.core.custom_kernel import PlannedKernel, attribute_words, word_text

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..base.options import LARGE, CompileOptions
 from ..expr import DTYPES, F32, as_int
+from ..expr.formulas_narrow import FORMATS
 from ..graph import Graph, Node, Value
 from ..ops.control.flow import Branching, Looping, bodies
 from ..ops.quant.quantize import DequantizeLinear, QuantizeLinear
@@ -22,11 +23,10 @@ from ..ops.quant.quantize import DequantizeLinear, QuantizeLinear
 # The largest relative error of one rounding: half a unit in the last place. Integers of b bits stand for numbers of up
 # to 2^(b-1) quanta, of which a rounding leaves half a one.
 UNIT = {
-    "f64": 2.0**-53, "f32": 2.0**-24, "tf32": 2.0**-11, "f16": 2.0**-11, "bf16": 2.0**-8, "f8": 2.0**-4,
-    "f8e4m3fn": 2.0**-4, "f8e4m3fnuz": 2.0**-4, "f8e5m2": 2.0**-3, "f8e5m2fnuz": 2.0**-3, "f8e8m0": 2.0**-1,
-    "f4e2m1": 2.0**-2, "u16": 2.0**-16, "i16": 2.0**-16, "u8": 2.0**-8, "i8": 2.0**-8, "u4": 2.0**-4, "i4": 2.0**-4,
-    "u2": 2.0**-2, "i2": 2.0**-2,
-}  # fmt: skip
+    **{"f64": 2.0**-53, "f32": 2.0**-24, "tf32": 2.0**-11, "f8": 2.0**-4, "f8e8m0": 2.0**-1},
+    **{t.name: 2.0 ** -(f.fraction + 1) for t, f in FORMATS.items()},
+    **{t.name: 2.0**-t.bits for t in DTYPES.values() if t.is_int and t.bits <= 16},
+}
 PEAK = 4.0  # 5 sqrt(2) / sqrt(3): see relative_tolerance
 LEAST = {"f64": 1e-4 * 2.0**-29, "f32": 1e-4}  # 1,678 units of the type
 MOST = 0.5

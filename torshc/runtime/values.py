@@ -18,19 +18,12 @@ from typing import Any
 import numpy as np
 
 from torshc.base.errors import RunError
-from torshc.base.manifest import NUMPY, TensorSpec
+from torshc.base.manifest import DLPACK, NUMPY, TensorSpec
 
 from .call_frame import address_of
 from .dlpack import host_array
 from .native import CPU, Dtype, Tensor
 
-# The library's type code and bits; those of other types are a letter and the bits.
-_CODES = {
-    "string": (100, 128), "sequence": (101, 0), "optional": (102, 0), "map": (103, 0), "bool": (6, 8), "bf16": (4, 16),
-    "f8e4m3fn": (10, 8), "f8e4m3fnuz": (11, 8), "f8e5m2": (12, 8), "f8e5m2fnuz": (13, 8), "f8e8m0": (14, 8),
-    "f4e2m1": (17, 4),
-}  # fmt: skip
-_LETTERS = {"i": 0, "u": 1, "f": 2}
 _WORDS = struct.Struct(f"{ctypes.sizeof(Tensor) // 8}q")  # a Tensor, and which of them are addresses
 _PLACES = struct.Struct("=Q8xi4xQ16x")  # of a Tensor where its elements are, its rank, and where its sizes are
 _DATA, _SHAPE = Tensor.data.offset // 8, Tensor.shape.offset // 8
@@ -194,7 +187,7 @@ def as_array(value: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
 
 def code_of(dtype: str) -> tuple[int, int]:
     """The library's type code and bits of an element type."""
-    return _CODES.get(dtype) or (_LETTERS[dtype[0]], int(dtype[1:]))
+    return DLPACK[dtype]
 
 
 def _view_shared(value: Any, spec: TensorSpec, writable: bool = False) -> Any:
@@ -205,7 +198,7 @@ def _view_shared(value: Any, spec: TensorSpec, writable: bool = False) -> Any:
 
 def taken(tensor: Tensor, spec: TensorSpec) -> Any:
     """What the library gave, copied out of its memory."""
-    if spec.dtype == "optional" and tensor.dtype.code != _CODES["optional"][0]:
+    if spec.dtype == "optional" and tensor.dtype.code != DLPACK["optional"][0]:
         assert spec.inner is not None
         return taken(tensor, spec.inner)  # one that is there
     shape = tuple(tensor.shape[d] for d in range(tensor.ndim))

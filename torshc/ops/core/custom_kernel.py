@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from ...base.errors import ConfigError, ModelError
-from ...expr import DLPACK, MAP, OPTIONAL, SEQUENCE, DType, Expr, as_expr, as_int
+from ...base.manifest import DLPACK
+from ...expr import MAP, OPTIONAL, SEQUENCE, DType, Expr, as_expr, as_int
 from ...graph import Partial, Shape, TensorType, Value
 from .base import Constraints, Inputs
 from .custom import Custom, Reference, call_operator, checked_results, declare_operator, label_of, reading
