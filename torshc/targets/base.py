@@ -438,6 +438,14 @@ class IndexPrinter:
         known = as_int(e)
         return known is None or known >= size
 
+    def leaves(self, e: Expr, size: int, least: int = 1) -> bool:
+        """Whether steps of `size` may leave `least` or more of a size: false only when it is known that they do not.
+
+        Of none at all they do, so that a loop over nothing keeps one of its parts.
+        """
+        known = as_int(e)
+        return size > least and (not known or known % size >= least)
+
     def ctype(self, dtype: Any) -> str:
         return CTYPES[dtype.name]
 

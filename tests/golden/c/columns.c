@@ -11,7 +11,7 @@ T_FN f32v t_exp_low_f32(f32v x) {
     return t_scale_f32(v5, v2);
 }
 
-void k8ddaed087513(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kbf3414c64350(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -23,22 +23,6 @@ void k8ddaed087513(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t first = task / chunks * 27, last = t_imin(first + 27, rows);
         for (int64_t point = first; point < last; point++) {
             int64_t i0 = low;
-            for (; i0 + 16 <= high; i0 += 16) {
-                f32v a0 = t_splat_f32(-__builtin_inff());
-                for (int64_t r0 = 0; r0 < 50; r0++) {
-                    const f32v v0 = t_load_f32(b0 + i0 + 12 * r0);
-                    a0 = t_max_f32(a0, v0);
-                }
-                f32v a1 = t_splat_f32(0.0f);
-                for (int64_t r0 = 0; r0 < 50; r0++) {
-                    const f32v v0 = t_exp_low_f32((t_load_f32(b0 + i0 + 12 * r0) - a0));
-                    a1 = a1 + v0;
-                }
-                for (int64_t r0 = 0; r0 < 50; r0++) {
-                    const f32v v0 = t_exp_low_f32((t_load_f32(b0 + i0 + 12 * r0) - a0)) * (t_splat_f32(1.0f) / a1);
-                    t_store_f32(b1 + i0 + 12 * r0, v0);
-                }
-            }
             const int64_t left = high - i0;
             if (left > 0) {
                 f32v a0 = t_splat_f32(-__builtin_inff());

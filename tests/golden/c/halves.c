@@ -31,7 +31,7 @@ T_FN f32v t_decode_f16(u16v x) {
 }
 #endif
 
-void kc1783094459c(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k37ec78050dfd(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -42,11 +42,6 @@ void kc1783094459c(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         for (; i0 + 16 <= high; i0 += 16) {
             const f32v v0 = t_decode_f16(t_encode_f16(t_load_f32(b0 + i0)));
             t_store_f32(b1 + i0, v0);
-        }
-        const int64_t left = high - i0;
-        if (left > 0) {
-            const f32v v0 = t_decode_f16(t_encode_f16(t_loadn_f32(b0 + i0, left)));
-            t_storen_f32(b1 + i0, v0, left);
         }
     }
 }

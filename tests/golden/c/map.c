@@ -17,7 +17,7 @@ T_FN f32v t_sigmoid_f32(f32v x) {
     return t_blend_f32_(v1, v0, t_splat_f32(1.0f)) / (v0 + 1.0f);
 }
 
-void k799cab32a2bf(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kdb780bb357a2(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     const float *b1 = buf[1];
@@ -31,10 +31,6 @@ void k799cab32a2bf(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t first = task / chunks * 1260, last = t_imin(first + 1260, rows);
         for (int64_t i0 = first; i0 < last; i0++) {
             int64_t i1 = low;
-            for (; i1 + 16 <= high; i1 += 16) {
-                const f32v v0 = t_sigmoid_f32(t_load_f32(b1 + 13 * i0 + i1)) * t_load_f32(b0 + i1);
-                t_store_f32(b2 + 13 * i0 + i1, v0);
-            }
             const int64_t left = high - i1;
             if (left > 0) {
                 const f32v v0 = t_sigmoid_f32(t_loadn_f32(b1 + 13 * i0 + i1, left)) * t_loadn_f32(b0 + i1, left);

@@ -18,6 +18,7 @@ from .test_picked import check, one
 from .test_vector import MACHINES
 
 RNG = seeded(3)
+KINDS = ("points", "rows", "maxima", "columns")
 
 
 def normalised(*shape: int | str, stages: int, dtype: str = "f32") -> Graph:
@@ -162,3 +163,30 @@ def test_bits_of_a_row_do_not_depend_on_its_neighbours(lanes: int, compiler: str
     a = random(RNG, (45, 77))
     for first, last in ((0, 1), (7, 18), (30, 45)):
         np.testing.assert_array_equal(norms(a[first:last].copy()), norms(a)[first:last])
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize(
+    "kind, size", [(k, n) for k in KINDS for n in (0, 1, 13, 16, 20, 64, 70, 80, 96) if n or k in KINDS[:3]]
+)
+def test_known_sizes_have_no_loop_that_never_runs(kind: str, size: int, lanes: int, compiler: str) -> None:
+    """Whole vectors have a loop where the size holds one, and what is left a branch where it is no multiple of them."""
+    m = Maker()
+    x = random(RNG, (size, 3) if kind == "columns" else (3, size))
+    v, axis = m.input(*x.shape), 1
+    if kind == "points":
+        graph, wanted = m.output(m.add("Abs", v)), np.abs(x)
+    elif kind == "columns":
+        graph, wanted = m.output(m.add("ReduceMax", m.add("Transpose", v, perm=(1, 0)), axes=(0,))), x.max(1)[None]
+    elif kind == "maxima":
+        graph = m.output(m.add("ReduceMax", v, axes=(axis,)))
+        wanted = x.max(axis, keepdims=True, initial=-np.inf)
+    else:
+        graph, wanted = normalised(*x.shape, stages=1), x / np.abs(x).sum(axis, keepdims=True)
+    program = Program(graph, machine=Machine(lanes=lanes, compiler=kind_of(compiler)), compiler=compiler)
+    np.testing.assert_allclose(program.run(x)[0], wanted, rtol=1e-5)
+    source = program.launches[0].source if program.launches else ""
+    if size and lanes > 1 and kind in ("rows", "maxima"):
+        assert ("if (left > 0)" in source) == (size % lanes > 0)
+        rest = size % (4 * lanes) if size >= 4 * lanes else size
+        assert (f"r0 + {lanes} <= size" in source) == (rest >= lanes or (kind == "rows" and size >= lanes))
