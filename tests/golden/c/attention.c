@@ -31,7 +31,7 @@ struct workspace {
     float values[16384];
     float factor[64];
     float sums[4096];
-    float top[64];
+    float maximum[64];
     float total[64];
     float inverse[64];
 };
@@ -49,7 +49,7 @@ struct panel {
     int64_t row;
     int count, first, last; /* queries; whether the block of keys is the first, the last */
     const float *queries;   /* [DEPTH][T_NR] */
-    float *top, *total;     /* of the scores and weights so far */
+    float *maximum, *total; /* of the scores and weights so far */
     float *sums;            /* of the weighted values so far, [T_NR][64] */
 };
 
@@ -111,7 +111,7 @@ static void transpose(const float *from, int64_t stride, int64_t step, int rows,
 
 /* Scores of `rows` keys from key i of the block on. */
 T_FN void score(struct workspace *w, const int rows, const int vecs, const struct block *s, const struct panel *q,
-    int i, f32v top[T_NV]) {
+    int i, f32v maximum[T_NV]) {
     const float *at[T_MR];
     f32v acc[T_MR][T_NV];
     T_UNROLL for (int r = 0; r < rows; r++) at[r] = s->k + (i + r) * s->k_row;
@@ -122,20 +122,20 @@ T_FN void score(struct workspace *w, const int rows, const int vecs, const struc
     T_UNROLL for (int v = 0; v < vecs; v++) {
         f32v x = acc[r][v];
         t_store_f32(w->weights + (i + r) * T_NR + v * LANES, x);
-        top[v] = larger(x, top[v]);
+        maximum[v] = larger(x, maximum[v]);
     }
 }
 
 /* Scores become weights e^(score - maximum); the panel's maximum and sum are brought up to date. */
 T_FN void exponentiate(struct workspace *w, const int vecs, const struct block *s, const struct panel *q,
-    const f32v *top) {
+    const f32v *maximum) {
     f32v base[T_NV], sum[T_NV];
     T_UNROLL for (int v = 0; v < vecs; v++) {
-        const f32v old = t_load_f32(q->top + v * LANES), now = larger(top[v], old);
+        const f32v old = t_load_f32(q->maximum + v * LANES), now = larger(maximum[v], old);
         /* Where nothing is seen yet all weights are e^-inf = 0. */
         base[v] = t_blend_f32_((i32v)(now == -INF), (f32v){0}, now);
         const f32v factor = weight_of(old - base[v]);
-        t_store_f32(q->top + v * LANES, now);
+        t_store_f32(q->maximum + v * LANES, now);
         t_store_f32(w->factor + v * LANES, factor);
         sum[v] = t_load_f32(q->total + v * LANES) * factor;
     }
@@ -150,79 +150,79 @@ T_FN void exponentiate(struct workspace *w, const int vecs, const struct block *
 }
 
 /* Weights of a block for a panel that fills 1 vector. */
-static void weigh_1(struct workspace *w, const struct block *s, const struct panel *q) {
+static void compute_weights_1(struct workspace *w, const struct block *s, const struct panel *q) {
     const int tiles = (s->count + T_MR - 1) / T_MR;
-    f32v top[T_NV];
-    top[0] = t_splat_f32(-INF);
+    f32v maximum[T_NV];
+    maximum[0] = t_splat_f32(-INF);
     for (int t = 0; t < tiles; t++) {
         const int i = (int)t_cut(s->count, tiles, t), rows = (int)t_cut(s->count, tiles, t + 1) - i;
         switch (rows) {
-            case 1: score(w, 1, 1, s, q, i, top); break;
-            case 2: score(w, 2, 1, s, q, i, top); break;
-            case 3: score(w, 3, 1, s, q, i, top); break;
-            case 4: score(w, 4, 1, s, q, i, top); break;
-            case 5: score(w, 5, 1, s, q, i, top); break;
-            case 6: score(w, 6, 1, s, q, i, top); break;
+            case 1: score(w, 1, 1, s, q, i, maximum); break;
+            case 2: score(w, 2, 1, s, q, i, maximum); break;
+            case 3: score(w, 3, 1, s, q, i, maximum); break;
+            case 4: score(w, 4, 1, s, q, i, maximum); break;
+            case 5: score(w, 5, 1, s, q, i, maximum); break;
+            case 6: score(w, 6, 1, s, q, i, maximum); break;
         }
     }
-    exponentiate(w, 1, s, q, top);
+    exponentiate(w, 1, s, q, maximum);
 }
 
 /* Weights of a block for a panel that fills 2 vectors. */
-static void weigh_2(struct workspace *w, const struct block *s, const struct panel *q) {
+static void compute_weights_2(struct workspace *w, const struct block *s, const struct panel *q) {
     const int tiles = (s->count + T_MR - 1) / T_MR;
-    f32v top[T_NV];
-    T_UNROLL for (int v = 0; v < 2; v++) top[v] = t_splat_f32(-INF);
+    f32v maximum[T_NV];
+    T_UNROLL for (int v = 0; v < 2; v++) maximum[v] = t_splat_f32(-INF);
     for (int t = 0; t < tiles; t++) {
         const int i = (int)t_cut(s->count, tiles, t), rows = (int)t_cut(s->count, tiles, t + 1) - i;
         switch (rows) {
-            case 1: score(w, 1, 2, s, q, i, top); break;
-            case 2: score(w, 2, 2, s, q, i, top); break;
-            case 3: score(w, 3, 2, s, q, i, top); break;
-            case 4: score(w, 4, 2, s, q, i, top); break;
-            case 5: score(w, 5, 2, s, q, i, top); break;
-            case 6: score(w, 6, 2, s, q, i, top); break;
+            case 1: score(w, 1, 2, s, q, i, maximum); break;
+            case 2: score(w, 2, 2, s, q, i, maximum); break;
+            case 3: score(w, 3, 2, s, q, i, maximum); break;
+            case 4: score(w, 4, 2, s, q, i, maximum); break;
+            case 5: score(w, 5, 2, s, q, i, maximum); break;
+            case 6: score(w, 6, 2, s, q, i, maximum); break;
         }
     }
-    exponentiate(w, 2, s, q, top);
+    exponentiate(w, 2, s, q, maximum);
 }
 
 /* Weights of a block for a panel that fills 3 vectors. */
-static void weigh_3(struct workspace *w, const struct block *s, const struct panel *q) {
+static void compute_weights_3(struct workspace *w, const struct block *s, const struct panel *q) {
     const int tiles = (s->count + T_MR - 1) / T_MR;
-    f32v top[T_NV];
-    T_UNROLL for (int v = 0; v < 3; v++) top[v] = t_splat_f32(-INF);
+    f32v maximum[T_NV];
+    T_UNROLL for (int v = 0; v < 3; v++) maximum[v] = t_splat_f32(-INF);
     for (int t = 0; t < tiles; t++) {
         const int i = (int)t_cut(s->count, tiles, t), rows = (int)t_cut(s->count, tiles, t + 1) - i;
         switch (rows) {
-            case 1: score(w, 1, 3, s, q, i, top); break;
-            case 2: score(w, 2, 3, s, q, i, top); break;
-            case 3: score(w, 3, 3, s, q, i, top); break;
-            case 4: score(w, 4, 3, s, q, i, top); break;
-            case 5: score(w, 5, 3, s, q, i, top); break;
-            case 6: score(w, 6, 3, s, q, i, top); break;
+            case 1: score(w, 1, 3, s, q, i, maximum); break;
+            case 2: score(w, 2, 3, s, q, i, maximum); break;
+            case 3: score(w, 3, 3, s, q, i, maximum); break;
+            case 4: score(w, 4, 3, s, q, i, maximum); break;
+            case 5: score(w, 5, 3, s, q, i, maximum); break;
+            case 6: score(w, 6, 3, s, q, i, maximum); break;
         }
     }
-    exponentiate(w, 3, s, q, top);
+    exponentiate(w, 3, s, q, maximum);
 }
 
 /* Weights of a block for a panel that fills 4 vectors. */
-static void weigh_4(struct workspace *w, const struct block *s, const struct panel *q) {
+static void compute_weights_4(struct workspace *w, const struct block *s, const struct panel *q) {
     const int tiles = (s->count + T_MR - 1) / T_MR;
-    f32v top[T_NV];
-    T_UNROLL for (int v = 0; v < 4; v++) top[v] = t_splat_f32(-INF);
+    f32v maximum[T_NV];
+    T_UNROLL for (int v = 0; v < 4; v++) maximum[v] = t_splat_f32(-INF);
     for (int t = 0; t < tiles; t++) {
         const int i = (int)t_cut(s->count, tiles, t), rows = (int)t_cut(s->count, tiles, t + 1) - i;
         switch (rows) {
-            case 1: score(w, 1, 4, s, q, i, top); break;
-            case 2: score(w, 2, 4, s, q, i, top); break;
-            case 3: score(w, 3, 4, s, q, i, top); break;
-            case 4: score(w, 4, 4, s, q, i, top); break;
-            case 5: score(w, 5, 4, s, q, i, top); break;
-            case 6: score(w, 6, 4, s, q, i, top); break;
+            case 1: score(w, 1, 4, s, q, i, maximum); break;
+            case 2: score(w, 2, 4, s, q, i, maximum); break;
+            case 3: score(w, 3, 4, s, q, i, maximum); break;
+            case 4: score(w, 4, 4, s, q, i, maximum); break;
+            case 5: score(w, 5, 4, s, q, i, maximum); break;
+            case 6: score(w, 6, 4, s, q, i, maximum); break;
         }
     }
-    exponentiate(w, 4, s, q, top);
+    exponentiate(w, 4, s, q, maximum);
 }
 
 /* ---- weighted values ---- */
@@ -300,14 +300,14 @@ static void copy_values(const struct call *c, struct workspace *w, struct block 
 static void run_block(const struct call *c, struct workspace *w, struct block s, int64_t row, int n, int64_t keys) {
     for (int r = 0; r < n; r += T_NR) {
         struct panel q = {.row = row + r, .count = n - r < T_NR ? n - r : T_NR, .first = s.key == 0,
-            .queries = w->queries + r * DEPTH, .top = w->top + r, .total = w->total + r,
+            .queries = w->queries + r * DEPTH, .maximum = w->maximum + r, .total = w->total + r,
             .sums = w->sums + r * 64};
         q.last = s.key + s.count >= keys;
         switch ((q.count + LANES - 1) / LANES) {
-            case 1: weigh_1(w, &s, &q); break;
-            case 2: weigh_2(w, &s, &q); break;
-            case 3: weigh_3(w, &s, &q); break;
-            case 4: weigh_4(w, &s, &q); break;
+            case 1: compute_weights_1(w, &s, &q); break;
+            case 2: compute_weights_2(w, &s, &q); break;
+            case 3: compute_weights_3(w, &s, &q); break;
+            case 4: compute_weights_4(w, &s, &q); break;
         }
         weigh_panel(c, w, &s, &q);
     }
@@ -321,7 +321,7 @@ static void run(const struct call *c, struct workspace *w, const float *q, const
     (void)c;
     for (int r = 0; r < n; r += LANES) {
         transpose(q + (row + r) * Q_ROW, Q_ROW, Q_STEP, n - r, DEPTH, w->queries + r / T_NR * (DEPTH * T_NR) + r % T_NR);
-        t_store_f32(w->top + r, t_splat_f32(-INF));
+        t_store_f32(w->maximum + r, t_splat_f32(-INF));
         t_store_f32(w->total + r, (f32v){0});
     }
     for (int64_t i = 0; i < blocks; i++) {
@@ -333,7 +333,7 @@ static void run(const struct call *c, struct workspace *w, const float *q, const
 }
 
 /* ---- tasks ---- */
-void ke0910642a8a5(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k801d63fbdacd(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t queries = 9, panels = (queries + T_NR - 1) / T_NR;

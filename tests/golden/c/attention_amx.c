@@ -40,7 +40,7 @@ struct workspace {
     float turned[1024];
     float factor[32];
     float sums[512];
-    float top[32];
+    float maximum[32];
     float total[32];
     float inverse[32];
 };
@@ -56,7 +56,7 @@ struct panel {
     int64_t row;
     int count, first, last;  /* queries; whether the block of keys is the first, the last */
     const uint32_t *queries; /* two panels of words */
-    float *top, *total;      /* of the scores and weights so far */
+    float *maximum, *total;  /* of the scores and weights so far */
     float *sums;             /* of the weighted values so far, [WIDE][T_NR] */
 };
 
@@ -117,21 +117,21 @@ static void transpose(const float *from, int64_t stride, int64_t step, int rows,
 
 /* Scores of a panel's queries from lane v on, scaled and masked; the largest. */
 T_FN f32v scores_of(struct workspace *w, const struct block *s, const struct panel *q, int v) {
-    f32v top = t_splat_f32(-INF);
+    f32v maximum = t_splat_f32(-INF);
     for (int i = 0; i < s->count; i++) {
         float *at = w->scores + i * T_NR + v;
         f32v x = t_load_f32(at);
         t_store_f32(at, x);
-        top = larger(x, top);
+        maximum = larger(x, maximum);
     }
     (void)q;
-    return top;
+    return maximum;
 }
 
 /* Scores become weights e^(score - maximum), of two keys to a word; the panel's maximum and sum are brought up to date.  What
  * is summed is what values are multiplied with. */
-T_FN void exponentiate(struct workspace *w, const struct block *s, const struct panel *q, int v, f32v top) {
-    const f32v old = t_load_f32(q->top + v), now = larger(top, old);
+T_FN void exponentiate(struct workspace *w, const struct block *s, const struct panel *q, int v, f32v maximum) {
+    const f32v old = t_load_f32(q->maximum + v), now = larger(maximum, old);
     /* Where nothing is seen yet all weights are e^-inf = 0. */
     const f32v base = t_blend_f32_((i32v)(now == -INF), (f32v){0}, now);
     const f32v factor = weight_of(old - base);
@@ -153,12 +153,12 @@ T_FN void exponentiate(struct workspace *w, const struct block *s, const struct 
         i += 2;
     }
     for (; i % 32; i += 2) t_store_u32(words + i * 8, (u32v){0});
-    t_store_f32(q->top + v, now);
+    t_store_f32(q->maximum + v, now);
     t_store_f32(w->factor + v, factor);
     t_store_f32(q->total + v, sum);
 }
 
-static void weigh(struct workspace *w, const struct block *s, const struct panel *q) {
+static void compute_weights(struct workspace *w, const struct block *s, const struct panel *q) {
     for (int i = 0; i < s->count; i += 32)
     t_bf16_tile(s->count - i, q->count, DEEP / 32, t_bf16_packed(w->keys + i * DEEP, DEEP),
         (struct t_bf16_panels){q->queries, DEEP * 8, q->queries, 0, 0}, w->scores + i * T_NR);
@@ -223,7 +223,7 @@ static void run(const struct call *c, struct workspace *w, const uint16_t *q, co
     const int64_t size = (keys + blocks * 32 - 1) / (blocks * 32) * 32;
     for (int r = 0; r < n; r += 16) t_bf16_turn_rows(q + (row + r) * Q_ROW, Q_ROW, n - r, DEPTH, w->queries + r * (DEEP / 2));
     for (int r = 0; r < n; r += LANES) {
-        t_store_f32(w->top + r, t_splat_f32(-INF));
+        t_store_f32(w->maximum + r, t_splat_f32(-INF));
         t_store_f32(w->total + r, (f32v){0});
     }
     for (int64_t i = 0; i < blocks; i++) {
@@ -232,18 +232,18 @@ static void run(const struct call *c, struct workspace *w, const uint16_t *q, co
         pack(c, w, &all, k + key * K_ROW, v + key * V_ROW);
         for (int r = 0; r < n; r += T_NR) {
             struct panel to = {.row = row + r, .count = n - r < T_NR ? n - r : T_NR, .first = key == 0,
-                .queries = w->queries + r * (DEEP / 2), .top = w->top + r, .total = w->total + r,
+                .queries = w->queries + r * (DEEP / 2), .maximum = w->maximum + r, .total = w->total + r,
                 .sums = w->sums + r * WIDE};
             struct block s = all;
             to.last = key + s.count >= keys;
-            weigh(w, &s, &to);
+            compute_weights(w, &s, &to);
             weigh_values(c, w, &s, &to);
         }
     }
 }
 
 /* ---- tasks ---- */
-void k4a686be0ad7f(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k4c9124322371(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t queries = 9, panels = (queries + T_NR - 1) / T_NR;

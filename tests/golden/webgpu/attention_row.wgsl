@@ -11,7 +11,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
     for (var d = tid; d < 16; d += 64) {
         query[d] = b0[((16 * i0) + row * 16 + d)];
     }
-    var top = -t_inf();
+    var maximum = -t_inf();
     var total = 0.0f;
     var sum = array<f32, 1>();
     for (var start = 0; start < keys_seen; start += 64) {
@@ -26,10 +26,10 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
 
             score = score;
         }
-        let high = t_max_f32(top, t_ordered_f32(t_all_max_u32(t_order_max_f32(score), tid)));
+        let high = t_max_f32(maximum, t_ordered_f32(t_all_max_u32(t_order_max_f32(score), tid)));
         let base = select(high, 0.0f, t_isinf_f32(high) && high < 0.0f); /* nothing seen: weights of 0 */
-        let factor = t_exp_f32(top - base);
-        top = high;
+        let factor = t_exp_f32(maximum - base);
+        maximum = high;
         scores[tid] = t_exp_f32(score - base);
         total = total * factor + t_all_add_f32(scores[tid], tid);
         {

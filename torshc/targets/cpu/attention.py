@@ -110,7 +110,7 @@ class AttentionKernel(AttentionBase):
     @property
     def sums_of_rows(self) -> dict[str, int]:
         """Floats that every form keeps of its queries, and of the mask of a block."""
-        sizes = {"sums": self.rows * self.wide, "top": self.rows, "total": self.rows, "inverse": self.panel}
+        sizes = {"sums": self.rows * self.wide, "maximum": self.rows, "total": self.rows, "inverse": self.panel}
         if self.mask is not None:
             sizes["bias"] = self.keys * (self.panel if self.mask_of_row else 1)
         if self.mask_of_row:
