@@ -74,7 +74,7 @@ def join_forms(fast: Program, variants: Sequence[Program] = (), loose: Program |
     """
     wide = loose or fast
     symbols = _bound(wide) | _bound(fast)
-    fixed = _fixed(fast.inputs, wide.inputs)
+    fixed = _find_fixed_dims(fast.inputs, wide.inputs)
     first = len(fast.conditions)
     fast = replace(fast, conditions=(*fast.conditions, *(Condition(first + k, a, b) for k, (a, b) in enumerate(fixed))))
     found: list[Program] = []
@@ -103,7 +103,7 @@ def _differ(p: Program, symbols: Mapping[str, Symbol]) -> bool:
     return any(symbols.get(name, s) != s for name, s in _bound(p).items())
 
 
-def _fixed(narrow: Sequence[Port], wide: Sequence[Port]) -> list[tuple[Expr, Expr]]:
+def _find_fixed_dims(narrow: Sequence[Port], wide: Sequence[Port]) -> list[tuple[Expr, Expr]]:
     """Dimensions that are numbers in the first of two lists of inputs alone, in both."""
     sizes = dict.fromkeys(
         (as_expr(x), as_expr(y))

@@ -51,16 +51,16 @@ def torshc(module: Any, examples: Sequence[Any], *, options: dict[str, Any] | No
     asked = CompileOptions.create(**{**usual, **(options or {})})
     with config.patch(donated_buffer=False):  # none is written to, so a graph's backward may run again
         made: Call = aot_autograd(
-            fw_compiler=lambda graph, _: _boxed(_compile_graph(graph, asked)),
-            bw_compiler=lambda graph, _: _boxed(_compile_graph(graph, asked)),
-            inference_compiler=lambda graph, _: _boxed(_Inference(graph, asked)),
+            fw_compiler=lambda graph, _: _accept_one_list(_compile_graph(graph, asked)),
+            bw_compiler=lambda graph, _: _accept_one_list(_compile_graph(graph, asked)),
+            inference_compiler=lambda graph, _: _accept_one_list(_Inference(graph, asked)),
             decompositions=decompositions(),
             partition_fn=min_cut_rematerialization_partition,
         )(module, examples)
     return made
 
 
-def _boxed(run: Call) -> Call:
+def _accept_one_list(run: Call) -> Call:
     """A function that says that AOTAutograd may pass one list; what dynamo wraps keeps that of functions alone."""
 
     def call(values: list[Any]) -> Sequence[Any]:

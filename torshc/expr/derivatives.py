@@ -15,7 +15,7 @@ from .functions import FUNCTIONS, Slope, call, cast, eq, select
 from .terms import over
 
 
-def _chosen(t: Expr, wins: Expr, ties: Expr) -> Expr:
+def _split_at_tie(t: Expr, wins: Expr, ties: Expr) -> Expr:
     """All of a change where its operand is the extreme alone, half where both are."""
     return select(wins, t, select(ties, t * 0.5, const(0, t.dtype)))
 
@@ -35,12 +35,12 @@ SLOPES: dict[str, tuple[Slope | None, ...]] = {
     "div": (lambda t, y, a, b: over(t, b), lambda t, y, a, b: call("neg", t * over(y, b))),
     "fma": (lambda t, y, a, b, c: t * b, lambda t, y, a, b, c: t * a, _same),
     "min": (
-        lambda t, y, a, b: _chosen(t, a < b, eq(a, b)),
-        lambda t, y, a, b: _chosen(t, b < a, eq(a, b)),
+        lambda t, y, a, b: _split_at_tie(t, a < b, eq(a, b)),
+        lambda t, y, a, b: _split_at_tie(t, b < a, eq(a, b)),
     ),
     "max": (
-        lambda t, y, a, b: _chosen(t, a > b, eq(a, b)),
-        lambda t, y, a, b: _chosen(t, b > a, eq(a, b)),
+        lambda t, y, a, b: _split_at_tie(t, a > b, eq(a, b)),
+        lambda t, y, a, b: _split_at_tie(t, b > a, eq(a, b)),
     ),
     "fmod": (_same, lambda t, y, a, b: call("neg", t * call("trunc", over(a, b)))),
     "mod": (_same, lambda t, y, a, b: call("neg", t * call("floor", over(a, b)))),

@@ -101,7 +101,7 @@ def _loops_gradient(op: Loops, at: Backward) -> list[Tensor | None]:
         if slope is None:
             continue
         k = _number(e)
-        landing = _landing(operands[k], e.args, (*op.axes, *op.inner))
+        landing = _find_landing(operands[k], e.args, (*op.axes, *op.inner))
         key = k, landing.found
         found[key] = _land_changes(builder, landing, cast(slope, e.dtype), [*operands, g], found.get(key))
     gradients: list[Tensor | None] = [None] * len(operands)
@@ -139,7 +139,7 @@ class _Landing:
     rest: tuple[Expr, ...]
 
 
-def _landing(x: Tensor, index: tuple[Expr, ...], loops: Sequence[Expr]) -> _Landing:
+def _find_landing(x: Tensor, index: tuple[Expr, ...], loops: Sequence[Expr]) -> _Landing:
     plain = {
         k: axis(f"one{k}", 1) if as_int(d) == 1 else i
         for k, (i, d) in enumerate(zip(index, x.shape, strict=True))

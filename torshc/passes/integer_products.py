@@ -98,7 +98,7 @@ def _product(site: Site) -> Patch | None:
     if isinstance(node.op, Conv):
         return _convolution(site, node.op, x, w)
     if isinstance(node.op, ConvTranspose):
-        return _transposed(site, node.op, x, w)
+        return _rewrite_transposed(site, node.op, x, w)
     return _matrices(site, x, w)
 
 
@@ -114,7 +114,7 @@ def _convolution(site: Site, op: Conv, x: _Bytes, w: _Bytes) -> Patch | None:
     return site.replace(_scale_total(site, total, x.scale, w.scale, (*site.node.inputs, None)[2], tail))
 
 
-def _transposed(site: Site, op: ConvTranspose, x: _Bytes, w: _Bytes) -> Patch | None:
+def _rewrite_transposed(site: Site, op: ConvTranspose, x: _Bytes, w: _Bytes) -> Patch | None:
     """One of zero points of 0: of others a sum would depend on which taps reach an element."""
     b, weights = site.builder, w.value
     assert weights.const is not None

@@ -54,7 +54,7 @@ def join_cache(graph: Graph, options: CompileOptions, *, features: Features) -> 
         return False
     rewriter, users, changed = Rewriter(graph, "join_cache"), graph.users(), False
     for node in rewriter:
-        grown = _grown(graph, node)
+        grown = _match_caches(graph, node)
         if grown is None:
             rewriter.keep(node)
             continue
@@ -66,7 +66,7 @@ def join_cache(graph: Graph, options: CompileOptions, *, features: Features) -> 
     return changed
 
 
-def _grown(graph: Graph, node: Node) -> tuple[_Grown, _Grown] | None:
+def _match_caches(graph: Graph, node: Node) -> tuple[_Grown, _Grown] | None:
     """The caches of keys and of values of an attention that the operator can take in."""
     op = node.op
     if not isinstance(op, Attention) or op.causal or op.safe or op.out:

@@ -156,7 +156,11 @@ def _error(group: Group, kernels: Sequence[Kernel], paths: Paths, options: Compi
 def _require(found: Accuracy, groups: Sequence[Group], options: CompileOptions) -> None:
     """Raises ConfigError where a model is expected to err by more than it may."""
     level = found.level
-    kept = found.expected <= float(level) if level not in PLAIN else not (_chosen(options) or _methods(found, level))
+    kept = (
+        found.expected <= float(level)
+        if level not in PLAIN
+        else not (_suggest_options(options) or _methods(found, level))
+    )
     if kept:
         return
     known = sorted(zip(found.groups, groups, strict=True), key=lambda pair: -pair[0].expected)
@@ -166,7 +170,7 @@ def _require(found: Accuracy, groups: Sequence[Group], options: CompileOptions) 
     shown = [f"{(g.anchor or g.nodes[-1]).describe()} ({e.method}, {e.expected:.1e})" for e, g in worst[:_SHOWN]]
     more = [f"{len(worst) - _SHOWN} others"] if len(worst) > _SHOWN else []
     needed = next((a for a in ACCURACIES if a not in PLAIN and found.expected <= float(a)), "")
-    remedies = [f"give --accuracy {needed}" if needed else "leave out --accuracy", *_chosen(options)]
+    remedies = [f"give --accuracy {needed}" if needed else "leave out --accuracy", *_suggest_options(options)]
     raise ConfigError(
         f"--accuracy {level} cannot be kept: outputs are expected to be off by {found.expected:.1e} of their largest "
         f"element, most of it by {', '.join([*shown, *more])}",
@@ -180,7 +184,7 @@ def _methods(found: Accuracy, level: str) -> list[Error]:
     return [e for e in found.groups if e.method not in allowed]
 
 
-def _chosen(options: CompileOptions) -> list[str]:
+def _suggest_options(options: CompileOptions) -> list[str]:
     """What else to leave out."""
     names = {"precision": options.precision, "weights-dtype": options.weights_dtype}
     return [f"leave out --{name} {value}" for name, value in names.items() if value != F32.name]

@@ -199,7 +199,9 @@ def _form(
     """Another form of a model: with some dimensions of inputs pinned, or as sizes known only in a run."""
     job = job.of_form(name)
     if pins:
-        job = dataclasses.replace(job, options=dataclasses.replace(job.options, shapes=_pinned(job.options, pins)))
+        job = dataclasses.replace(
+            job, options=dataclasses.replace(job.options, shapes=_pin_dimensions(job.options, pins))
+        )
     with spending(job.options.budget):
         return _compile_form(_import_source(source, job.options, clock, weights, loose), job, clock)
 
@@ -213,7 +215,7 @@ def _again(
         return _compile_form(_import_source(source, job.options, Clock(None), weights, loose), job, Clock(None))
 
 
-def _pinned(options: CompileOptions, pins: Pins) -> Pins:
+def _pin_dimensions(options: CompileOptions, pins: Pins) -> Pins:
     """The shapes that are asked for, with some dimensions as numbers."""
     known = options.shapes
     return {
@@ -427,7 +429,7 @@ def _add_library(
         cache = Cache(cache_folder() if options.cache else None)
         holds = {name: nodes for c in forms for name, nodes in c.held_nodes.items()}
         pinned = [name for c in forms for name in c.pinned]
-        made = _joined(
+        made = _join_units(
             BuildInputs({**sources, **own}, headers, tools[0].compiler, flags, holds, custom), target, pinned
         )
         with blaming_users(custom, compilation.custom):
@@ -485,7 +487,7 @@ class BuildInputs:
     custom: CustomFiles
 
 
-def _joined(made: BuildInputs, target: type[Target], pinned: Collection[str]) -> BuildInputs:
+def _join_units(made: BuildInputs, target: type[Target], pinned: Collection[str]) -> BuildInputs:
     """The same with kernels in units that are compiled together, but for those that a person wrote."""
     openings = target.openings()
     units = make_units(made.sources, made.flags, openings, {*pinned, *made.custom.flags})

@@ -38,7 +38,7 @@ def with_forms(
         raise ConfigError("--specialize: a Graph is compiled once, and changed by that", "give the model's file")
     asked: list[tuple[Case, dict[str, tuple[int, int]]]] = []
     for case in sorted(cases, key=_width):
-        sizes = _settled(case, fast)
+        sizes = _complete_sizes(case, fast)
         twin = next((other for other, known in asked if known == sizes), None)
         if twin is not None and (cases[twin] or cases[case]):
             continue
@@ -112,7 +112,7 @@ def _width(case: Case) -> tuple[int, int]:
     return -sum(r.least == r.most for r in case), sum(r.most - r.least for r in case)
 
 
-def _settled(case: Case, fast: Compilation) -> dict[str, tuple[int, int]]:
+def _complete_sizes(case: Case, fast: Compilation) -> dict[str, tuple[int, int]]:
     """The sizes of a case with those that follow from the model's equations.
 
     Raises:
@@ -126,12 +126,12 @@ def _settled(case: Case, fast: Compilation) -> dict[str, tuple[int, int]]:
             hint = did_you_mean(r.name, [*symbols]) or f"; it has {', '.join(map(repr, symbols)) or 'none'}"
             raise ConfigError(f"{what}: the model has no symbolic size {r.name!r}{hint}")
     sizes = {r.name: (r.least, r.most) for r in case}
-    while more := _following(fast, sizes, what):
+    while more := _solve_equations(fast, sizes, what):
         sizes |= more
     return sizes
 
 
-def _following(fast: Compilation, sizes: Mapping[str, tuple[int, int]], what: str) -> dict[str, tuple[int, int]]:
+def _solve_equations(fast: Compilation, sizes: Mapping[str, tuple[int, int]], what: str) -> dict[str, tuple[int, int]]:
     """Sizes that equations give where others are known.
 
     Raises:

@@ -165,7 +165,7 @@ class _Placer:
             return [node] if not self.off and self._foldable(group, node) else []
         if group in self.sparing:
             return []
-        widening = self._widening(node)
+        widening = self._find_widening(node)
         if widening and self.permits.apart(widening, (*group.nodes, *group.folded)) is None:
             self.widened.update(widening)
             return widening
@@ -204,7 +204,7 @@ class _Placer:
             self.stored[node] = reason
         return rule if not reason else None
 
-    def _widening(self, node: Node) -> list[Node]:
+    def _find_widening(self, node: Node) -> list[Node]:
         """The last steps of a group that make a wide value of a narrow one, cheap enough for each reader to take them.
 
         So bytes that a kernel quantises lie in memory as bytes, whoever wants them as floats.

@@ -30,7 +30,7 @@ def split_tensors(graph: Graph, plan: TensorParallel) -> Cut:
         UnsupportedError: a sum over ranks of a type that has none.
     """
     splitter = _Splitter(graph, plan.ranks)
-    weights, uses = _named(graph, plan)
+    weights, uses = _read_layouts(graph, plan)
     splitter.layout.update(weights)
     for node in graph.nodes:
         splitter.compute(node, uses.get(node, {}))
@@ -107,7 +107,7 @@ class _Splitter:
         for rank in self.ranks:
             own = rank.get(v)
             (parts,) = rank.exchange(AllGather(self.count), own, name=name_of(v))
-            found.append(_joined(rank, parts, have))
+            found.append(_join_parts(rank, parts, have))
         self.transfers.append(Transfer(-1, -1, "AllGather", name_of(v), self.ranks[0].get(v).type))
         return found
 
@@ -163,7 +163,7 @@ def _own_part(rank: RankGraph, x: Value, want: Axis) -> Value:
     return _concatenated(pieces, want.axis)
 
 
-def _joined(rank: RankGraph, parts: Value, have: Axis) -> Value:
+def _join_parts(rank: RankGraph, parts: Value, have: Axis) -> Value:
     """A whole tensor from the parts of all ranks, which lie behind each other along dimension 0."""
     each = [size // rank.graph.ranks for size in have.sections]
     joined = []
@@ -191,7 +191,7 @@ def _make(rank: RankGraph, node: Node, way: Way, operands: Sequence[Value | None
 # ---- what the file says ----
 
 
-def _named(graph: Graph, plan: TensorParallel) -> tuple[dict[Value, Axis], dict[Node, dict[Value, Axis]]]:
+def _read_layouts(graph: Graph, plan: TensorParallel) -> tuple[dict[Value, Axis], dict[Node, dict[Value, Axis]]]:
     """The layouts of the weights that rules name, and those of weights as products read them that rules name.
 
     Raises:

@@ -33,9 +33,9 @@ class Mode:
         """The results of what takes a node's place; None where it stays. Builds at the node's place."""
         op = node.op
         if isinstance(op, BatchNormalization | BatchNormalizationTraining):
-            return self._normalised(builder, node, op)
+            return self._train_batch_norm(builder, node, op)
         if isinstance(op, Dropout | DropoutTraining):
-            return self._dropped(builder, node, op)
+            return self._train_dropout(builder, node, op)
         self.draws |= isinstance(op, Draw)
         return None
 
@@ -48,7 +48,7 @@ class Mode:
         if self._problems:
             raise UnsupportedError(self._problems, REMEDY)
 
-    def _dropped(self, builder: Builder, node: Node, op: Dropout | DropoutTraining) -> list[Value] | None:
+    def _train_dropout(self, builder: Builder, node: Node, op: Dropout | DropoutTraining) -> list[Value] | None:
         if not self.training.dropout or op.ratio == 0:
             return None if isinstance(op, Dropout) else builder.add(Dropout(op.ratio), node.inputs[:1])
         self.draws = True
@@ -56,7 +56,7 @@ class Mode:
             return None
         return builder.add(DropoutTraining(op.ratio, stream(builder)), node.inputs)
 
-    def _normalised(
+    def _train_batch_norm(
         self, builder: Builder, node: Node, op: BatchNormalization | BatchNormalizationTraining
     ) -> list[Value] | None:
         if self.training.batch_norm != BATCH:

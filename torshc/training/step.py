@@ -51,11 +51,11 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     chosen = choose_weights(graph, training.weights, loss)
     mode = Mode(graph, training)
     held, loss = _as_inputs(graph, chosen, loss, mode)
-    rate = _given(graph, training, RATE, F32) if training.optimizer.learning_rate == INPUT else None
-    seed = _given(graph, training, SEED, I64) if mode.draws and training.seed is None else None
+    rate = _add_number_input(graph, training, RATE, F32) if training.optimizer.learning_rate == INPUT else None
+    seed = _add_number_input(graph, training, SEED, I64) if mode.draws and training.seed is None else None
     if training.refuse_nan:
         graph.demand(_not_finite(Tensor(builder, loss)).value, LOSS)
-    at = _counted(builder, training)
+    at = _count_steps(builder, training)
     pairs = dict(at.pairs)
     if mode.draws:
         by = seed or graph.new_value(TensorType(I64, ()), SEED_STATE)
@@ -125,7 +125,7 @@ class _Count:
         return new if self.last is None else where(self.last, new, Tensor(new.builder, old))
 
 
-def _counted(builder: Builder, training: Training) -> _Count:
+def _count_steps(builder: Builder, training: Training) -> _Count:
     step, part = (builder.graph.new_value(TensorType(I64, ()), name) for name in (STEP, PART))
     update = Tensor(builder, step) + 1
     if training.accumulate == 1:
@@ -219,7 +219,7 @@ def _as_inputs(graph: Graph, chosen: Mapping[str, Value], loss: Value, mode: Mod
     return held, rewriter.newest.get(loss, loss)
 
 
-def _given(graph: Graph, training: Training, name: str, dtype: DType) -> Value:
+def _add_number_input(graph: Graph, training: Training, name: str, dtype: DType) -> Value:
     """An input of a step that is one number."""
     if name in {v.name for v in graph.inputs} or training.loss.target == name:
         what = "rate" if name == RATE else name

@@ -135,7 +135,7 @@ def bench_model(
         built: list[Compilation] = []
         for level in dict.fromkeys(reversed(levels)):
             say(f"-O{level}", 0.0)
-            model, done = _built(path, options, level, folder, threads, stack, observer)
+            model, done = _build_at_level(path, options, level, folder, threads, stack, observer)
             models[f"torshc -O{level}"] = model
             built.append(done)
         first = next(iter(models.values()))
@@ -190,7 +190,7 @@ def _torch_of(against: Sequence[str], torch_module: str) -> list[str]:
     return theirs
 
 
-def _built(
+def _build_at_level(
     path: str | Path,
     options: CompileOptions,
     level: int,

@@ -148,10 +148,10 @@ def divide_rounding(call: Call, x: Any, y: Any, rounding_mode: str | None = None
     first, second = call.tensor(x, call.dtype), call.tensor(y, call.dtype)
     if rounding_mode is None or not (call.dtype.is_float or rounding_mode == "floor"):
         return first / second
-    return elementwise(_floored if rounding_mode == "floor" else lambda a, b: trunc(a / b), first, second)
+    return elementwise(_divide_to_floor if rounding_mode == "floor" else lambda a, b: trunc(a / b), first, second)
 
 
-def _floored(a: Scalar, b: Scalar) -> Scalar:
+def _divide_to_floor(a: Scalar, b: Scalar) -> Scalar:
     """Rounded down by the remainder, as Python does: the quotient itself may have been rounded up to a whole number."""
     if not a.dtype.is_float:
         return function_named("floordiv")(a, b)

@@ -53,7 +53,7 @@ def _box(x: Tensor, shape: Shape, dim: int) -> Tensor:
     return x if sizes == x.shape else x.slice((const(0),) * x.rank, sizes)
 
 
-def _scattered(call: Call, x: Tensor, dim: int, places: Tensor, y: Any, reduction: str) -> Tensor:
+def _scatter_elements(call: Call, x: Tensor, dim: int, places: Tensor, y: Any, reduction: str) -> Tensor:
     y = y.cast(x.dtype) if isinstance(y, Tensor) else call.constant(y, x.dtype).expand(*places.shape)
     if y.shape != places.shape:
         y = y.slice((const(0),) * y.rank, places.shape)
@@ -62,12 +62,12 @@ def _scattered(call: Call, x: Tensor, dim: int, places: Tensor, y: Any, reductio
 
 @aten("scatter.src", "scatter.value")
 def scattered(call: Call, x: Tensor, dim: int, places: Tensor, y: Any) -> Tensor:
-    return _scattered(call, x, dim, places, y, "none")
+    return _scatter_elements(call, x, dim, places, y, "none")
 
 
 @aten("scatter_add.default")
 def scattered_sums(call: Call, x: Tensor, dim: int, places: Tensor, y: Tensor) -> Tensor:
-    return _scattered(call, x, dim, places, y, "add")
+    return _scatter_elements(call, x, dim, places, y, "add")
 
 
 @aten("scatter_reduce.two")
@@ -76,10 +76,10 @@ def scattered_reductions(
 ) -> Tensor:
     if reduce not in _REDUCTIONS or not include_self:
         raise Unsupported(f"scatter_reduce by {reduce!r}" + ("" if include_self else " without the elements there"))
-    return _scattered(call, x, dim, places, y, _REDUCTIONS[reduce])
+    return _scatter_elements(call, x, dim, places, y, _REDUCTIONS[reduce])
 
 
-def _placed(x: Tensor, indices: Sequence[Tensor | None]) -> tuple[list[int], list[int], Tensor, Shape]:
+def _read_indices(x: Tensor, indices: Sequence[Tensor | None]) -> tuple[list[int], list[int], Tensor, Shape]:
     """Dimensions with indices and the others, the indices as a matrix of a row each, and what they broadcast to."""
     given = [(k, i) for k, i in enumerate(indices) if i is not None]
     if any(i.dtype is BOOL for _, i in given):
@@ -111,7 +111,7 @@ def _in_front(chosen: Sequence[int], at: int, count: int, rank: int) -> list[int
 
 @aten("index.Tensor")
 def indexed(call: Call, x: Tensor, indices: list[Tensor | None]) -> Tensor:
-    chosen, rest, table, shape = _placed(x, indices)
+    chosen, rest, table, shape = _read_indices(x, indices)
     front = x.transpose(*chosen, *rest)
     found = read_node("GatherND", front, table).reshape(*shape, *(x.shape[k] for k in rest))
     return found.transpose(*_in_front(chosen, chosen[0], len(shape), found.rank))
@@ -125,7 +125,7 @@ def index_replaced(call: Call, x: Tensor, indices: list[Tensor | None], y: Tenso
             raise Unsupported("an index of truth values, whose count is known only in a run")
         wide = mask.reshape(*mask.shape, *(const(1),) * (x.rank - mask.rank))
         return apply_named("Where", wide, y, x)
-    chosen, rest, table, shape = _placed(x, indices)
+    chosen, rest, table, shape = _read_indices(x, indices)
     order = [*chosen, *rest]
     others = tuple(x.shape[k] for k in rest)
     turns = _in_front(chosen, chosen[0], len(shape), len(shape) + len(rest))

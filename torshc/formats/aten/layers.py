@@ -164,7 +164,7 @@ def _in_parts(x: Tensor, size: Pair) -> Tensor:
     return x.reshape(*x.shape[:-2], size[0], high // size[0], size[1], wide // size[1])
 
 
-def _resized(call: Call, x: Tensor, size: Sequence[Any], scales: Sequence[float | None], **how: Any) -> Tensor:
+def _resize_to(call: Call, x: Tensor, size: Sequence[Any], scales: Sequence[float | None], **how: Any) -> Tensor:
     """Resized by the sizes, which scales that are given must agree with: of a size that they round, another counts."""
     found = [as_int(expr(d)) or 0 for d in (*x.shape, *size)]
     have, want = found[: x.rank], found[x.rank :]
@@ -186,18 +186,18 @@ def _linear(align_corners: bool) -> dict[str, str]:
 
 @aten("upsample_nearest2d.default")
 def nearest(call: Call, x: Tensor, size: Sequence[Any], *scales: float | None) -> Tensor:
-    return _resized(call, x, size, scales or (None, None), **_NEAREST)
+    return _resize_to(call, x, size, scales or (None, None), **_NEAREST)
 
 
 @aten("upsample_bilinear2d.default")
 def bilinear(call: Call, x: Tensor, size: Sequence[Any], align_corners: bool, *scales: float | None) -> Tensor:
-    return _resized(call, x, size, scales or (None, None), **_linear(align_corners))
+    return _resize_to(call, x, size, scales or (None, None), **_linear(align_corners))
 
 
 @aten("upsample_nearest2d_backward.default")
 def nearest_gradient(call: Call, g: Tensor, size: Sequence[Any], shape: Sequence[Any], *scales: float | None) -> Tensor:
     x = call.full(0.0)
-    return backward(call, _resized(call, x, size, scales or (None, None), **_NEAREST), g, [x])[0]
+    return backward(call, _resize_to(call, x, size, scales or (None, None), **_NEAREST), g, [x])[0]
 
 
 @aten("upsample_bilinear2d_backward.default")
@@ -205,7 +205,7 @@ def bilinear_gradient(
     call: Call, g: Tensor, size: Sequence[Any], shape: Sequence[Any], align_corners: bool, *scales: float | None
 ) -> Tensor:
     x = call.full(0.0)
-    return backward(call, _resized(call, x, size, scales or (None, None), **_linear(align_corners)), g, [x])[0]
+    return backward(call, _resize_to(call, x, size, scales or (None, None), **_linear(align_corners)), g, [x])[0]
 
 
 def _channels(v: Tensor, rank: int) -> Tensor:

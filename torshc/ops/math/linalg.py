@@ -196,15 +196,17 @@ def _matmul_gradient(op: MatMul, at: Backward) -> list[Tensor | None]:
         count = const(1)
         for d in left.shape[:-1]:
             count = count * d
-        found[1] = as_shape(_joined(left.reshape(count, left.shape[-1]), g.reshape(count, columns), b), b.shape)
+        found[1] = as_shape(
+            _multiply_transposed(left.reshape(count, left.shape[-1]), g.reshape(count, columns), b), b.shape
+        )
     elif at.wants(1) and left.rank == right.rank == g.rank == 2:
-        found[1] = as_shape(_joined(left, g, b), b.shape)
+        found[1] = as_shape(_multiply_transposed(left, g, b), b.shape)
     elif at.wants(1):
         found[1] = as_shape(sum_to(_transpose_matrices(left) @ g, right.shape), b.shape)
     return found
 
 
-def _joined(a: Tensor, g: Tensor, b: Tensor) -> Tensor:
+def _multiply_transposed(a: Tensor, g: Tensor, b: Tensor) -> Tensor:
     """a' @ g; where b is transposed, as the transpose of what has the order of b's own operand."""
     maker = b.value.producer
     if maker is not None and maker.op.name == "Transpose":

@@ -320,7 +320,7 @@ def group_query_attention(
         k, v = apply_op(append, past_k, k, begin), apply_op(append, past_v, v, begin)
     demand_in_range(source, last.value, k.shape[2], negative=False)
 
-    seen = _seen(q, k.shape[2], row, causal, local_window_size)
+    seen = _mask_unseen(q, k.shape[2], row, causal, local_window_size)
     if bias is not None:
         same_dim(bias.shape[3], total, bias.builder.graph.constraints, "the addend of GroupQueryAttention")
         left, none = k.shape[2] - bias.shape[3], (const(0),) * 4  # caches may have room behind the sequences
@@ -350,7 +350,7 @@ def _by_group(q: Tensor, k: Tensor | None, v: Tensor | None, count: int, groups:
     return [split_heads(x, n) for x, n in zip((q, k, v), counts, strict=True)]
 
 
-def _seen(q: Tensor, length: Expr, row: Tensor, causal: int, back: int) -> Tensor | None:
+def _mask_unseen(q: Tensor, length: Expr, row: Tensor, causal: int, back: int) -> Tensor | None:
     """-inf where a position is later than the query's, or further back than the window: [B, 1, 1, S, T]."""
     row = row.reshape(row.shape[0], 1, 1, row.shape[1], 1)
     column = count_positions(q, length).cast(I64)

@@ -321,7 +321,7 @@ class ConvTranspose(Op):
             if len(wanted) < len(kernel):
                 raise ModelError(f"ConvTranspose over {len(kernel)} dimensions with output_shape {list(wanted)}")
             sizes = tuple(const(int(v)) for v in wanted[-len(kernel) :])
-        pads = _cut(full, sizes, upper=auto == "SAME_UPPER")
+        pads = _split_margins(full, sizes, upper=auto == "SAME_UPPER")
         return source.emit(cls(slid.strides, pads, slid.dilations, group, extra, out), source.inputs)
 
 
@@ -333,7 +333,7 @@ def unslide(size: Shape, kernel: KernelShape, strides: Ints, dilations: Ints, ex
     )
 
 
-def _cut(full: Shape, wanted: Shape, upper: bool) -> Shape:
+def _split_margins(full: Shape, wanted: Shape, upper: bool) -> Shape:
     """Margins that leave the wanted shape; the odd one at the end (upper) or at the beginning."""
     begins, ends = [], []
     for f, w in zip(full, wanted, strict=True):

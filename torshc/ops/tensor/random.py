@@ -344,13 +344,13 @@ class DropoutTraining(Formula):
         chance = x.constant(np.asarray(self.ratio, np.float32))
         drawn = x.builder.add(Draw(x.shape, F32, self.key), [r.value for r in rounds])
         mask = Tensor(x.builder, drawn[0]) >= chance
-        return [_kept(x, mask, chance), mask]
+        return [_rescale_kept(x, mask, chance), mask]
 
 
 @gradient_of(DropoutTraining)
 def _dropout_training_gradient(op: DropoutTraining, at: Backward) -> list[Tensor | None]:
     chance = at.gradient.constant(np.asarray(op.ratio, np.float32))
-    return [_kept(at.gradient, at.outputs[1], chance), *[None] * (len(at.inputs) - 1)]
+    return [_rescale_kept(at.gradient, at.outputs[1], chance), *[None] * (len(at.inputs) - 1)]
 
 
 def _number(x: Tensor) -> Tensor:
@@ -361,9 +361,9 @@ def _number(x: Tensor) -> Tensor:
 def _drop_elements(source: SourceNode, x: Tensor, chance: Tensor) -> tuple[Tensor, Tensor]:
     """Data and mask in training, with a ratio of rank 0."""
     mask = draw(source, x.shape, F32) >= chance
-    return _kept(x, mask, chance), mask
+    return _rescale_kept(x, mask, chance), mask
 
 
-def _kept(x: Tensor, mask: Tensor, chance: Tensor) -> Tensor:
+def _rescale_kept(x: Tensor, mask: Tensor, chance: Tensor) -> Tensor:
     """What is left of x, made larger by as much as others are lost."""
     return where(mask, x * reciprocal(1 - chance).cast(x.dtype), 0.0)

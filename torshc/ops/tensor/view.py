@@ -223,7 +223,7 @@ class Transpose(View):
         return source.emit(cls(tuple(perm) if perm is not None else tuple(reversed(range(x.type.rank)))), [x])
 
 
-def _reshaping(name: str) -> None:
+def _read_as_reshape(name: str) -> None:
     """Squeeze, Unsqueeze and Flatten are reshapes; they become one at import."""
 
     def read(cls: type[Op], source: SourceNode) -> list[Value]:
@@ -292,7 +292,7 @@ def _unsqueeze(source: SourceNode, x: Value) -> Shape:
 
 
 for _name in ("Squeeze", "Unsqueeze", "Flatten"):
-    _reshaping(_name)
+    _read_as_reshape(_name)
 
 
 @operator()

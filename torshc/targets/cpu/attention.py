@@ -176,10 +176,10 @@ def lower_attention(group: Group, storage: Mapping[Value, Storage], machine: Mac
 
     def operand(value: Value, batch: Index, name: str, buffers: Buffers) -> Strided:
         if not by_tiles and value.dtype is not F32:
-            return _copied(group, value, F32, batch, name, buffers, before)
+            return _copy_operand(group, value, F32, batch, name, buffers, before)
         found = walked_operand(group, value, batch, name, buffers)
         if by_tiles and as_int(found.steps[1]) != 1 and as_int(value.shape[-1]) != 1:
-            return _copied(group, value, BF16, batch, name, buffers, before)
+            return _copy_operand(group, value, BF16, batch, name, buffers, before)
         return found
 
     base = attention_base(group, storage, operand)
@@ -208,7 +208,7 @@ def _block(points: Expr, rows: Expr, panel: int, by_tiles: bool) -> int:
     return size if most is None else min(size, _round_up(most, panel))
 
 
-def _copied(
+def _copy_operand(
     group: Group, value: Value, dtype: DType, batch: Index, name: str, buffers: Buffers, before: list[Kernel]
 ) -> Strided:
     """An operand in a temporary, row after row, by a kernel that is added to `before`."""

@@ -122,7 +122,7 @@ def lower_conv_weights(group: Group, storage: Mapping[Value, Storage], machine: 
         element, copies = channels_last(value, shape, group, storage)
         operands.append(source_strides(element, shape, buffers))
         before += copies
-    size, lanes = _joined(size, *operands), machine.lanes
+    size, lanes = _flatten_image(size, *operands), machine.lanes
     turned = size.ic < lanes and not size.depthwise
     rows, columns = (size.ic, size.oc) if turned else (size.oc, size.ic * size.groups)
     most, vectors = (8, 3) if lanes == 16 else (6, 2)
@@ -169,7 +169,7 @@ def _geometry(node: Node, op: ConvWeights) -> Geometry:
     )
 
 
-def _joined(size: Geometry, x: Strided, g: Strided) -> Geometry:
+def _flatten_image(size: Geometry, x: Strided, g: Strided) -> Geometry:
     """An image as one row, where a single tap slides over all pixels, which follow each other."""
     single = size.kernel == (1, 1) and size.stride == (1, 1) and all(p is const(0) for p in size.pad)
     if not single or any(o.steps[1] is not w * o.steps[2] for o, w in ((x, size.iw), (g, size.ow))):

@@ -205,7 +205,7 @@ def lower_product(
     if p.b.op != "load":
         return None
     buffers, plain_floats = Buffers(storage), p.b.dtype.is_float and not p.halves
-    left, before = _left(group, p, buffers, storage)
+    left, before = _read_left_operand(group, p, buffers, storage)
     rows = product([a.args[0] for a in p.rows if not contains(p.b, a)])
     form = _form(p, as_int(rows), as_int(p.k.args[0]), machine)
     tile = choose_tile(machine, rows, p.n.args[0], p.k.args[0], p.b.dtype)
@@ -271,7 +271,9 @@ def _form(
     return Int8AmxKernel if p.b.dtype is I8 and p.scale is None and Int8AmxKernel.suits(machine, rows) else None
 
 
-def _left(group: Group, p: Product, buffers: Buffers, storage: Mapping[Value, Storage]) -> tuple[Expr, list[Kernel]]:
+def _read_left_operand(
+    group: Group, p: Product, buffers: Buffers, storage: Mapping[Value, Storage]
+) -> tuple[Expr, list[Kernel]]:
     """The left operand's element, with k innermost: as it lies, or of a copy and the kernel that makes it."""
     tried = Buffers(storage)
     element = p.a(tried)

@@ -256,9 +256,9 @@ class _Lowering(StepsLowering):
             kept=kept,
             ring=ring,
         )
-        return [*inputs, *before, self._fitting(kernel)]
+        return [*inputs, *before, self._fit_rows(kernel)]
 
-    def _fitting(self, kernel: GridRecurrent) -> GridRecurrent:
+    def _fit_rows(self, kernel: GridRecurrent) -> GridRecurrent:
         """The kernel with as many rows as fit in shared memory, and a block for each part of the work."""
         rows = min(kernel.rows, SHARED // kernel.row_bytes)
         if rows < (kernel.rows if kernel.kept else 1):

@@ -144,7 +144,7 @@ class Block(StatementPrinter, Ops):
             test = _reg((yield scope.condition, VALUE if alone and variant == VALUE else INDEX))
             with self.inside(Frame(scope, mask=self._mask)) as frame:
                 text = _reg((yield e, variant))
-            return self._chosen(test, [(frame, text), (Frame(scope), _zero(text.type))])
+            return self._join_branches(test, [(frame, text), (Frame(scope), _zero(text.type))])
         mask = _reg((yield scope.condition, VALUE))
         with self.inside(Frame(scope, mask=self._narrow_mask(mask))) as frame:
             text = _reg((yield e, variant))
@@ -211,7 +211,9 @@ class Block(StatementPrinter, Ops):
             place = _reg((yield offset, INDEX))
             with self.inside(Frame(self.frames[-1].scope)) as frame:
                 found = self._element(e, place)
-            return self._chosen(self.any(self._masks[mask]), [(frame, found), (Frame(self.top), _zero(found.type))])
+            return self._join_branches(
+                self.any(self._masks[mask]), [(frame, found), (Frame(self.top), _zero(found.type))]
+            )
         dtype = self.names.buffers[int(e.data)].dtype  # type: ignore[call-overload]
         kind = memory(dtype)
         if step == 1:
@@ -271,9 +273,9 @@ class Block(StatementPrinter, Ops):
                 sides.append((frame, _reg((yield side, variant))))
         if not any(frame.lines for frame, _ in sides):
             return self.select(test, *(x for _, x in sides))
-        return self._chosen(test, sides)
+        return self._join_branches(test, sides)
 
-    def _chosen(self, test: Reg, sides: Sequence[tuple[Frame, Reg]]) -> Reg:
+    def _join_branches(self, test: Reg, sides: Sequence[tuple[Frame, Reg]]) -> Reg:
         """A value that is computed on one side of a condition or on the other."""
         lanes = max(x.lanes for _, x in sides)
         slot = self.slot(sides[0][1].type, lanes)
