@@ -202,6 +202,24 @@ CANONICAL: dict[str, tuple[Callable[[Model], Graph], str]] = {
         out  %2
         """,
     ),
+    "views and bounds of a number that is repeated": (
+        lambda m: (
+            lambda seen: m.done(
+                m("Reshape", seen, shape=dims(3, 1, 1, 5)),
+                m("OutOfRange", seen, domain="torshc", sizes=dims(2)),
+                m("OutOfRange", seen, domain="torshc", sizes=dims(1)),
+            )
+        )(m("Expand", m.const(np.ones((1, 1))), shape=dims(3, 5))),
+        """
+        %0 = Expand[shape=(3, 5)]([1.0]) : f32[3, 5]
+        %1 = Reshape[shape=(1, 1, 1, 1)]([1.0]) : f32[1, 1, 1, 1]
+        %2 = Expand[shape=(3, 1, 1, 5)](%1) : f32[3, 1, 1, 5]
+        %3 = OutOfRange[sizes=(1,)](%0) : bool[]
+        out  %2
+        out  false
+        out  %3
+        """,
+    ),
     "dropout": (
         lambda m: m.done(m.all("Dropout", m.input(2))[0]),
         """

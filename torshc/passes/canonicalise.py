@@ -11,11 +11,12 @@ from ..expr import F8E8M0, F16, as_int, const, is_nonnegative
 from ..graph import Graph, Node, Patch, TensorType, Value
 from ..ops import REGISTRY
 from ..ops.core.base import broadcast
+from ..ops.core.bounds import OutOfRange
 from ..ops.core.pointwise import Pointwise
 from ..ops.math.linalg import MatMul
 from ..ops.math.pointwise import Cast
 from ..ops.math.reduce import Reduce
-from ..ops.tensor.index import Gather
+from ..ops.tensor.index import Gather, GatherND
 from ..ops.tensor.parts import Pad, Slice, Split
 from ..ops.tensor.random import Dropout
 from ..ops.tensor.view import Concat, Expand, Reshape, Transpose, expansion, too_wide
@@ -261,6 +262,28 @@ def _expand(site: Site) -> Patch | None:
     return None if inner is None else site.replace(site.builder.one(Expand(site.node.output.shape), inner.operands[0]))
 
 
+def _repeated(site: Site) -> Patch | None:
+    """What only chooses, or orders, elements of one that an Expand repeats is that element repeated."""
+    expand, out = _maker(site.node.operands[0], Expand), site.node.output
+    if expand is None or as_int(expand.operands[0].type.size) != 1:
+        return None
+    one = site.builder.one(Reshape((const(1),) * out.type.rank), expand.operands[0])
+    return site.replace(one if one.type == out.type else site.builder.one(Expand(out.shape), one))
+
+
+def _in_range(site: Site) -> Patch | None:
+    """A repeated index that is in range: none is out of it."""
+    op, expand = site.node.op, _maker(site.node.operands[0], Expand)
+    one = expand.operands[0].const if expand is not None else None
+    if one is None or one.size != 1:
+        return None
+    assert isinstance(op, OutOfRange)
+    index = const(int(one.reshape(-1)[0]))
+    if not all(is_nonnegative(e) for s in op.sizes for e in ((s if op.negative else const(0)) + index, s - 1 - index)):
+        return None
+    return site.replace(site.graph.constant(np.zeros((), np.bool_)))
+
+
 def _lower_expand(site: Site) -> Patch | None:
     """A pointwise operator of an Expand, and of numbers, computes before it, where there is less to compute."""
     expand = next((n for v in site.node.operands if (n := _maker(v, Expand)) is not None), None)
@@ -345,6 +368,8 @@ _RULES: list[tuple[type | tuple[type, ...], Callable[[Site], Patch | None]]] = [
     (Cast, _cast),
     (Concat, _concat),
     (Expand, _expand),
+    ((Reshape, Transpose, Slice, Gather, GatherND), _repeated),
+    (OutOfRange, _in_range),
     (Gather, _gather),
     (Gather, _slice_gather),
     (Reduce, _reduce),
