@@ -16,6 +16,7 @@ def test_all_combinations_the_last_name_changing_first() -> None:
     found = [sizes_text(case) for case in parse_cases(" batch=1,8  seq=64..128,7..7 ")]
     assert found == ["batch=1 seq=64..128", "batch=1 seq=7", "batch=8 seq=64..128", "batch=8 seq=7"]
     assert [sizes_text(case) for case in parse_cases("a=b=2")] == ["a=b=2"]  # a name may be any text
+    assert [sizes_text(case) for case in parse_cases("zero=-128,0")] == ["zero=-128", "zero=0"]  # perhaps an input's
 
 
 @pytest.mark.parametrize(
@@ -26,12 +27,12 @@ def test_all_combinations_the_last_name_changing_first() -> None:
         ("=3", "says no size"),
         ("n=", "'' is no size of 'n'"),
         ("n=1,,2", "'' is no size"),
-        ("n=0", "1 to 2\\^31 - 1"),
-        ("n=-1", "'-1' is no size"),
+        ("n=0..2", "1 to 2\\^31 - 1"),
+        ("n=-1..1", "1 to 2\\^31 - 1"),
         ("n=1.5", "'1.5' is no size"),
         ("n=٣", "is no size"),
         ("n=9..3", "a range goes up"),
-        ("n=2147483648", "1 to 2\\^31 - 1"),
+        ("n=1..2147483648", "1 to 2\\^31 - 1"),
         ("n=1 n=2", "twice"),
     ],
 )

@@ -108,7 +108,7 @@ def test_kernels_and_weights_that_are_equal_are_there_once(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("seqq=5", "the model has no symbolic size 'seqq'; did you mean 'seq'"),
+        ("seqq=5", "the model has no symbolic size and no input 'seqq'; did you mean 'seq'"),
         ("n=2 b=3", "no run has these sizes, as n == b does not hold"),
         ("n=2 b=3..5", "no run has these sizes, as b is 2 there and not b=3..5"),
         ("n=2,2", "twice"),

@@ -16,14 +16,16 @@ import pytest
 from onnx import helper
 
 import torshc
+from tests.pipeline.test_forms_guards import attention, feeds
 from tests.pipeline.test_forms_loose import model
 from tests.support.nodes import numbers
+from torshc.base.budget import spending
 from torshc.base.errors import ConfigError, RunError
 from torshc.base.options import CompileOptions
 from torshc.bundle.package import file_sha256
 from torshc.explain import explain, to_text
 from torshc.pipeline.compiler import prepare
-from torshc.pipeline.observed import observed_cases, read_profiles
+from torshc.pipeline.observed import Profile, observed_cases, read_profiles, recorded_runs
 from torshc.runtime import Model
 
 MODEL = model(
@@ -56,7 +58,7 @@ def test_files_add_up_in_any_order(tmp_path: Path) -> None:
 
 def test_files_of_other_models_and_versions_are_ignored_with_a_line(tmp_path: Path) -> None:
     other = write(tmp_path / "other", "1 1 1 5 1\n", HEAD.replace(DIGEST, "0" * 64))
-    newer = write(tmp_path / "newer", "1 1 1 5 1\n", HEAD.replace("profile 1", "profile 2"))
+    newer = write(tmp_path / "newer", "1 1 1 5 1\n", HEAD.replace("profile 1", "profile 3"))
     onnx.save(MODEL, tmp_path / "m.onnx")
     done = prepare(tmp_path / "m.onnx", CompileOptions(observed=(other, newer)))
     assert [w.partition(": ")[2] for w in done.warnings] == [
@@ -158,3 +160,82 @@ def test_a_profile_that_cannot_be_written_fails_no_run(tmp_path: Path) -> None:
         (tmp_path / "folder").rmdir()
         assert found.run({"x": numbers(1, 5, 8), "z": numbers(1, 1, 6)})["y"].shape == (1, 5, 6)
     assert not [*tmp_path.glob("*seen*")]
+
+
+ENCODER = attention()
+ENCODER_DIGEST = hashlib.sha256(ENCODER.SerializeToString()).hexdigest()
+SEEN = f"torshc-profile 2\nmodel {ENCODER_DIGEST}\nsizes 0.0 0.1\ninputs 1 2\nothers 0\n"
+
+
+def test_values_that_inputs_had_in_most_runs_become_guards(tmp_path: Path) -> None:
+    """Those of one size, what the rest has in common, and files of both versions."""
+    files = [
+        write(tmp_path / "a", "60 5900 1 64 10 1 10 0 10\n20 900 1 80 8 1 6 0 8\n", SEEN),
+        write(tmp_path / "b", "40 3900 1 64 10 1 9 1 1\n9 800 1 96 8 1 8 0 8\n1 0 0 3 1 1 1 0 1\n", SEEN),
+        write(tmp_path / "c", "10 900 1 64\n", SEEN.replace("profile 2", "profile 1").replace("inputs 1 2\n", "")),
+    ]
+    fast = prepare(ENCODER.SerializeToString(), CompileOptions())
+    for order in permutations(files):
+        found = observed_cases(fast, read_profiles(order, ENCODER_DIGEST))
+        assert [(" ".join(map(str, case)), seen) for case, seen in found] == [
+            ("n=1 seq=64 mask=1", "110 of 140 runs seen, 86 % of their time; 19 of 20 looked at had these values"),
+            ("n=1 seq=80 kinds=0", "20 of 140 runs seen, 7 % of their time; 8 of 8 looked at had these values"),
+            ("n=1 seq=96 mask=1 kinds=0", "9 of 140 runs seen, 7 % of their time; 8 of 8 looked at had these values"),
+        ]
+    with spending({"observed": 1}):  # one is for the rest: what all sizes have in common
+        found = observed_cases(fast, read_profiles(files, ENCODER_DIGEST))
+    assert [" ".join(map(str, case)) for case, _ in found] == ["n=1 mask=1"]
+
+
+def test_inputs_that_take_long_to_look_at_have_no_guard(tmp_path: Path) -> None:
+    made = model([helper.make_node("Add", ["x", "z"], ["y"])], {"x": ["n", 8], "z": ["n", 8]})
+    for given in made.graph.input:
+        given.type.tensor_type.elem_type = onnx.TensorProto.INT64
+    made.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT64
+    digest = hashlib.sha256(made.SerializeToString()).hexdigest()
+    rows = f"torshc-profile 2\nmodel {digest}\nsizes 0.0\ninputs 0 1\nothers 0\n9 90 64 8 0 8 5 0\n"
+    profile = read_profiles([write(tmp_path / "p", "", rows)], digest)
+    found = observed_cases(prepare(made.SerializeToString(), CompileOptions()), profile)
+    assert [" ".join(map(str, case)) for case, _ in found] == ["n=64"]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "9 1 1 5 8 1 8 0\n",
+        "9 1 1 5 10 1 8 0 8\n",
+        "9 1 1 5 8 1 9 0 8\n",
+        "9 1 1 5 8 1 -1 0 8\n",
+        "9 1 1 5\n",
+        "9 1 1 5 8 1 x 0 8\n",
+    ],
+)
+def test_damaged_counts_of_values_are_named(rows: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="it is damaged"):
+        read_profiles([write(tmp_path / "p", rows, SEEN)], ENCODER_DIGEST)
+
+
+def test_what_inputs_were_becomes_guarded_variants(tmp_path: Path) -> None:
+    """Inputs are looked at in the first eight runs of some sizes, and then in each 128th."""
+    onnx.save(ENCODER, tmp_path / "m.onnx")
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc")
+    with torshc.load(tmp_path / "m.tsc", profile=tmp_path / "seen") as found:
+        for k in range(140):
+            mask = 0 if k in (2, 9) else 1
+            found.run(feeds(2, 48, mask, [0] * 47 + [1]))
+    (path,) = tmp_path.glob("seen.*")
+    words = path.read_text().splitlines()
+    assert words[0] == "torshc-profile 2" and words[2:5] == ["sizes 0.0 0.1", "inputs 1 2", "others 0"]
+    runs, time, *rest = map(int, words[5].split())
+    assert runs == 140 and time > 0 and rest == [2, 48, 9, 1, 8, 0, 0]
+    done = torshc.compile(tmp_path / "m.onnx", tmp_path / "n.tsc", observed=[tmp_path / "seen"], budget={"observed": 2})
+    assert [" ".join(map(str, v.case)) for v in done.variants] == ["n=2 seq=48"]  # 8 of 9 are less than nine tenths
+    profile = read_profiles([path], hashlib.sha256((tmp_path / "m.onnx").read_bytes()).hexdigest())
+    assert recorded_runs(profile) == 0
+
+
+def test_a_card_records_the_sizes_that_came_again() -> None:
+    profile = Profile()
+    for seq in range(100):
+        profile.runs[(((0, 0), seq),)] = 1 + seq % 2
+    assert recorded_runs(profile) == 58

@@ -275,8 +275,19 @@ class SizeRange:
         return f"{self.name}={self.least}" + (f"..{self.most}" if self.most != self.least else "")
 
 
-def sizes_text(sizes: Iterable[SizeRange]) -> str:
-    """Sizes of several symbols as a person writes them.
+@dataclass(frozen=True)
+class InputValue:
+    """That all elements of an input are ``value``: what a variant takes for granted, and a run looks at before."""
+
+    name: str
+    value: int
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value}"
+
+
+def sizes_text(sizes: Iterable[SizeRange | InputValue]) -> str:
+    """Sizes of several symbols, and values of inputs, as a person writes them.
 
     >>> sizes_text([SizeRange("batch", 1, 1), SizeRange("seq", 64, 128)])
     'batch=1 seq=64..128'
@@ -311,13 +322,15 @@ class LooseInfo:
 class VariantInfo:
     """The ``form`` of a model for runs of these sizes, which they take, or ``why`` there is none.
 
-    ``seen`` is what profiles saw of these sizes; empty where a person named them.
+    ``seen`` is what profiles saw of these sizes; empty where a person named them. A run takes it only where the inputs
+    in ``guards`` have these values throughout.
     """
 
     sizes: tuple[SizeRange, ...]
     seen: str
     why: str
     form: FormInfo | None
+    guards: tuple[InputValue, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -68,10 +68,11 @@ class CompileOptions:
         embed_weights: put the weights inside the library.
         loose: "auto" gives a model whose sizes may be 1 and broadcast a second, loose form for runs in which they are;
             "none" leaves it out, and such runs are refused.
-        specialize: sizes that the library has a variant of the model for, as texts such as "batch=1,8 seq=64..128":
-            all combinations of a text, which runs with these sizes take; "@FILE" stands for a file's lines.
+        specialize: sizes, and values of inputs, that the library has a variant of the model for, as texts such as
+            "batch=1,8 seq=64..128 mask=1": all combinations of a text, which runs with these sizes and values take;
+            "@FILE" stands for a file's lines.
         observed: files of what runs saw (``TORSHC_PROFILE``), or what their names begin with: the library has variants
-            for the sizes in which most time goes.
+            for the sizes in which most time goes, with the values that inputs have in most of these runs.
         accuracy: bounds what may be chosen of kernels whose results round otherwise than the model's products and sums
             do. "exact": none; "rounding": those whose expected error is no larger than that of plain sums in their
             type; a number: all with which the model's expected error is at most this part of its largest output. Empty

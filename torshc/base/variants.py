@@ -1,4 +1,8 @@
-"""Sizes that a model is compiled for once more, as ``--specialize`` says them: ``batch=1,8 seq=64..128``."""
+"""Sizes and values of inputs that a model is compiled for once more, as ``--specialize`` says them.
+
+``batch=1,8 seq=64..128 mask=1``: a name that is no symbolic size of the model is an input's, whose elements all are the
+number. Only the model tells which, so either is a :class:`SizeRange` here.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,25 @@ from pathlib import Path
 
 from .budget import afford
 from .errors import ConfigError
-from .manifest import SizeRange, sizes_text
+from .manifest import InputValue, SizeRange, sizes_text
 
-Case = tuple[SizeRange, ...]  # a range for each symbol that has one, in the order given
+Asked = tuple[SizeRange, ...]  # a range, or a number, for each name, in the order given
+Case = tuple[SizeRange | InputValue, ...]  # what of these is a size of a model, and what a value of an input
 
 LARGEST = 2**31 - 1  # a run refuses larger sizes
 _LONGEST = 1 << 16  # characters of a text or a file
-_FORM = "write NAME=SIZE,... for each symbolic size, such as 'batch=1,8 seq=64..128', or @FILE"
-_RANGE = re.compile(r"([0-9]{1,10})(?:\.\.([0-9]{1,10}))?\Z")
+_FORM = (
+    "write NAME=SIZE,... for each symbolic size and NAME=VALUE for an input that is the same throughout, such as "
+    "'batch=1,8 seq=64..128 mask=1', or @FILE"
+)
+_RANGE = re.compile(r"(-?[0-9]{1,20})(?:\.\.([0-9]{1,10}))?\Z", re.ASCII)
 
 
-def parse_cases(text: str) -> list[Case]:
-    """All combinations of the sizes in a text, the last name's changing first.
+def parse_cases(text: str) -> list[Asked]:
+    """All combinations of the sizes and values in a text, the last name's changing first.
 
     Raises:
-        ConfigError: it is not of this form, a size is not 1 to 2^31 - 1, or a name is there twice.
+        ConfigError: it is not of this form, a range is not within 1 to 2^31 - 1, or a name is there twice.
         OverBudget: there are more than the budget ``variants``.
 
     >>> [sizes_text(case) for case in parse_cases("batch=1,8 seq=64..128")]
@@ -49,20 +57,31 @@ def _range(name: str, text: str) -> SizeRange:
     found = _RANGE.match(text)
     if found is None:
         raise ConfigError(f"{text[:40]!r} is no size of {name!r}", _FORM)
-    least, most = int(found[1]), int(found[2] or found[1])
-    if not 1 <= least <= most <= LARGEST:
-        raise ConfigError(f"size {text} of {name!r}: a size is 1 to 2^31 - 1, and a range goes up")
-    return SizeRange(name, least, most)
+    asked = SizeRange(name, int(found[1]), int(found[2] or found[1]))
+    if found[2]:
+        check_size(asked)
+    return asked
 
 
-def read_cases(texts: Sequence[str]) -> list[Case]:
+def check_size(size: SizeRange) -> None:
+    """Refuse what no symbolic size can be.
+
+    Raises:
+        ConfigError: it is not 1 to 2^31 - 1, or a range that goes down.
+    """
+    if not 1 <= size.least <= size.most <= LARGEST:
+        text = str(size).removeprefix(f"{size.name}=")
+        raise ConfigError(f"size {text} of {size.name!r}: a size is 1 to 2^31 - 1, and a range goes up")
+
+
+def read_cases(texts: Sequence[str]) -> list[Asked]:
     """The cases of all texts in order; ``@FILE`` stands for the lines of a file, in which # begins a comment.
 
     Raises:
         ConfigError: a file cannot be read, a text is wrong, or the same sizes are there twice.
         OverBudget: there are more than the budget ``variants``.
     """
-    found: dict[frozenset[SizeRange], Case] = {}
+    found: dict[frozenset[SizeRange], Asked] = {}
     for text in _lines(texts):
         for case in parse_cases(text):
             if frozenset(case) in found:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ..base.errors import UnsupportedError
 from ..expr import Expr, as_expr, as_int, const, dim, dims_of, substitute
-from .host import FORM, SYMBOLS_MAX, Between, Condition, Port, Symbol
+from .host import FORM, SYMBOLS_MAX, Between, Condition, Guard, Port, Symbol
 from .program import Program
 
 
@@ -44,8 +44,10 @@ def check_variant(fast: Program, variant: Program) -> None:
         raise UnsupportedError([f"{len(fast.symbols)} symbolic sizes; at most {SYMBOLS_MAX - 1}"])
 
 
-def of_sizes(variant: Program, fast: Program, sizes: Mapping[str, tuple[int, int]]) -> Program:
-    """A variant with the sizes that it is for, the least and the most of each.
+def of_sizes(
+    variant: Program, fast: Program, sizes: Mapping[str, tuple[int, int]], guards: tuple[Guard, ...] = ()
+) -> Program:
+    """A variant with the sizes that it is for, the least and the most of each, and values of inputs.
 
     Its outputs are taken to be the fast form's. Where sizes of theirs are not the same text, it is a condition that
     they are equal.
@@ -64,7 +66,7 @@ def of_sizes(variant: Program, fast: Program, sizes: Mapping[str, tuple[int, int
     bound = set(_bound(fast))
     first = len(variant.conditions)
     more = (Condition(first + k, a, b) for k, (a, b) in enumerate(pairs) if set(dims_of(a, b)) <= bound)
-    return replace(variant, taken=taken, conditions=(*variant.conditions, *more))
+    return replace(variant, taken=taken, guards=guards, conditions=(*variant.conditions, *more))
 
 
 def join_forms(fast: Program, variants: Sequence[Program] = (), loose: Program | None = None) -> list[Program]:

@@ -99,6 +99,19 @@ class Between:
 
 
 @dataclass(frozen=True)
+class Guard:
+    """All elements of input ``input``, of integers or truths, are ``value``, which 64 bits with a sign hold."""
+
+    input: int
+    value: int
+
+    @property
+    def text(self) -> str:
+        """The value as C."""
+        return str(self.value) if self.value > -(2**63) else "INT64_MIN"
+
+
+@dataclass(frozen=True)
 class Buffer:
     """A place in memory.
 
@@ -321,8 +334,10 @@ class HostProgram:
             that fit the sizes of a run that this one takes, the run takes the first. Their steps are numbered after
             these.
         taken: of a variant, its sizes.
+        guards: of a variant, the values of inputs that a run has to have that takes it.
         loose: the same model in the form that runs take whose sizes this one refuses, as variants are; its steps are
             numbered last. Or None.
+        recorded: how many recordings of runs a card keeps; 0 for the usual number.
         rank, ranks: which of how many processes that share the model it is for; 0 ranks for a model that is whole.
         kernels: symbols of the kernels for that device; filled in.
         fallbacks: symbols of the kernels that run on the processor although that is not the device; filled in.
@@ -355,7 +370,9 @@ class HostProgram:
     script: HostScript | None = None
     variants: tuple[HostProgram, ...] = ()
     taken: tuple[Between, ...] = ()
+    guards: tuple[Guard, ...] = ()
     loose: HostProgram | None = None
+    recorded: int = 0
     rank: int = 0
     ranks: int = 0
     kernels: tuple[str, ...] = field(init=False, default=())
@@ -382,6 +399,11 @@ class HostProgram:
         first = min((s.first for s in self.states if s.first >= 0), default=self.weights_bytes)
         read = (b.base for step in self.steps for b in step.buffers if b.space == "weights")
         return first if all(base < first for base in read) else self.weights_bytes
+
+    @property
+    def is_variant(self) -> bool:
+        """Whether it is for some sizes, or values, only."""
+        return bool(self.taken or self.guards)
 
     @property
     def parts(self) -> tuple[HostProgram, ...]:
@@ -486,6 +508,11 @@ def check_program(program: HostProgram) -> None:
     for between in program.taken:
         if not 0 <= between.symbol < len(program.symbols) or not 0 <= between.least <= between.most <= SYMBOL_MAX:
             raise _bad(f"a variant for s{between.symbol} from {between.least} to {between.most}")
+    for guard in program.guards:
+        if not 0 <= guard.input < len(program.inputs) or program.inputs[guard.input].dtype not in _INTEGERS:
+            raise _bad(f"a variant where input {guard.input} is something throughout")
+        if not -(2**63) <= guard.value < 2**63:
+            raise _bad(f"a variant where input {guard.input} is {guard.value}")
     if not _DIGEST.match(program.model_sha256):
         raise _bad(f"model {program.model_sha256[:200]!r}")
     if not _VERSION.match(program.version):

@@ -27,6 +27,7 @@ from .host import (
     Between,
     Buffer,
     Condition,
+    Guard,
     HostProgram,
     HostScript,
     HostState,
@@ -138,6 +139,12 @@ class Program:
     states: tuple[HostState, ...] = ()
     moves: tuple[Move, ...] = ()
     taken: tuple[Between, ...] = ()
+    guards: tuple[Guard, ...] = ()
+
+    @property
+    def is_variant(self) -> bool:
+        """Whether it is for some sizes, or values, only."""
+        return bool(self.taken or self.guards)
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -185,6 +192,7 @@ class Program:
             states=self.states,
             moves=self.moves,
             taken=self.taken,
+            guards=self.guards,
             script=script,
             **more,
         )

@@ -188,7 +188,7 @@ def _say(done: Compilation, out: str, seconds: float, prefixed: bool) -> None:
     from ..explain import printable
 
     click.echo(f"{style(printable(out), bold=True)}: {_line(done, seconds)}")
-    lacking = (f"no variant for {sizes_text(v.sizes)}: {v.why}" for v in done.variants if v.why)
+    lacking = (f"no variant for {sizes_text(v.case)}: {v.why}" for v in done.variants if v.why)
     show_warnings((*done.warnings, *done.refusals, *lacking))
     if not prefixed and prefix_of(Path(out)) == STAND_IN and Path(out).stem != "model":
         why = f"as {Path(out).stem!r} holds characters that C's names cannot have"
@@ -208,7 +208,7 @@ def _summary(done: Compilation, out: str, seconds: float) -> dict[str, Any]:
         "warnings": list(done.warnings),
         "weights_bytes": done.weights_bytes,
         "weights_by_name": {w.name: w.why for w in done.named},
-        "variants": {sizes_text(v.sizes): v.why for v in done.variants},
+        "variants": {sizes_text(v.case): v.why for v in done.variants},
         "seconds": seconds,
         "stages": dict(done.seconds),
     }

@@ -142,10 +142,11 @@ PLAN: list[Option] = [
     click.option("--loose", type=click.Choice(["auto", "none"]), default="auto", show_default=True,
                  help="A second form of the model for runs in which a symbolic size is 1 and broadcasts, or none."),
     click.option("--specialize", multiple=True, metavar="NAME=SIZE,...",
-                 help='Sizes to have variants of the model for, all combinations, as "batch=1,8 seq=64..128"; or '
-                      "@FILE. Repeatable."),
+                 help='Sizes, and values of inputs, to have variants of the model for, all combinations, as '
+                      '"batch=1,8 seq=64..128 mask=1"; or @FILE. Repeatable.'),
     click.option("--observed", type=FILE, multiple=True, metavar="FILE",
-                 help="Have variants for the sizes that took runs most time, by files of TORSHC_PROFILE. Repeatable."),
+                 help="Have variants for the sizes that took runs most time, and for values that inputs had, by "
+                      "files of TORSHC_PROFILE. Repeatable."),
     BUDGET,
     click.option("--dump", type=FILE, metavar="DIR", help="Write the graph after each pass that changed it."),
 ]  # fmt: skip

@@ -382,7 +382,7 @@ class InProcess:
         """
         values = self._symbols(shapes, elements)
         unfit: list[_Unfit] = []
-        for program, form in (pair for pair in self._forms if not pair[0].taken):
+        for program, form in (pair for pair in self._forms if not pair[0].is_variant):
             try:
                 self._require_fit(program, shapes, values)
             except _Unfit as error:
@@ -395,11 +395,11 @@ class InProcess:
     def _variant(
         self, shapes: tuple[tuple[int, ...], ...], values: dict[Expr, Expr]
     ) -> tuple[HostProgram, Compilation] | None:
-        """The first variant for sizes that the fast form takes."""
+        """The first variant for sizes that the fast form takes, of those that are not for values of inputs too."""
         size = _evaluator(values)
         for program, form in self._forms:
             sizes = [(b, size(dim(program.names[b.symbol]))) for b in program.taken]
-            if sizes and all(b.least <= s <= b.most for b, s in sizes):
+            if sizes and not program.guards and all(b.least <= s <= b.most for b, s in sizes):
                 try:
                     self._require_fit(program, shapes, values)
                 except _Unfit:

@@ -196,8 +196,9 @@ class LooseInfo:
 
 @dataclass(frozen=True)
 class VariantInfo:
-    """What there is for runs of some ``sizes`` ("batch=1 seq=128"): a form of the model, or ``why`` there is none.
+    """What there is for runs of some ``sizes`` ("batch=1 mask=1"): a form of the model, or ``why`` there is none.
 
+    ``guards`` say what is looked at before a run takes it.
     ``seen`` says what profiles saw of these sizes, and is empty where a person named them.
     ``kernels`` counts those of its launches that the usual form lacks, ``weights_bytes`` what it alone reads of the
     weights, since its kernels want them in another order.
@@ -209,6 +210,7 @@ class VariantInfo:
     launches: int = 0
     kernels: int = 0
     weights_bytes: int = 0
+    guards: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -348,11 +350,13 @@ def _launches_of(form: Compilation, usual: Compilation) -> tuple[int, int]:
 
 
 def _variant(compilation: Compilation, variant: Variant) -> VariantInfo:
-    sizes, form = sizes_text(variant.sizes), variant.form
+    sizes, form = sizes_text(variant.case), variant.form
     if form is None:
         return VariantInfo(sizes, variant.seen, variant.why)
     copied = bytes_beside(form.program, compilation.program)
-    return VariantInfo(sizes, variant.seen, "", *_launches_of(form, compilation), copied)
+    bytes_of = {v.name: to_text(v.type.nbytes) for v in form.interface.given}
+    guards = tuple(f"all elements of {g.name} are {g.value} ({bytes_of[g.name]} bytes)" for g in variant.guards)
+    return VariantInfo(sizes, variant.seen, "", *_launches_of(form, compilation), copied, guards)
 
 
 def pass_infos(records: Iterable[PassRecord]) -> tuple[PassInfo, ...]:

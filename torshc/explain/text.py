@@ -70,6 +70,7 @@ def _header(e: Explanation) -> Iterator[str]:
         yield from paragraph("sizes of 1", _loose(e.loose))
     for variant in e.variants:
         yield from paragraph("variant", _variant(variant))
+        yield from _guards(variant, e.target)
     if e.training is not None:
         yield from _training(e.training)
 
@@ -101,6 +102,13 @@ def _variant(variant: VariantInfo) -> str:
         return f"none for {printable(variant.sizes)}{seen}: {printable(variant.why)}"
     copied = f", {bytes_text(variant.weights_bytes)} of weights in another order" if variant.weights_bytes else ""
     return f"for {printable(variant.sizes)}{seen}: {_launches(variant)}{copied}"
+
+
+def _guards(variant: VariantInfo, target: str) -> Iterator[str]:
+    if not variant.guards:
+        return
+    where = "" if target in ("c", "llvm") else "; an input in the card's memory is not looked at, and misses"
+    yield from paragraph("guard", f"{printable(', and '.join(variant.guards))}: compared before each run{where}")
 
 
 def _passes(passes: tuple[PassInfo, ...]) -> Iterator[str]:

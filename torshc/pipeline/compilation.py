@@ -16,11 +16,13 @@ from ..base.manifest import (
     ConditionSpec,
     CustomInfo,
     FormInfo,
+    InputValue,
     IsaInfo,
     KernelInfo,
     LooseInfo,
     Manifest,
     OperatorInfo,
+    SizeRange,
     StateInfo,
     StepInfo,
     SymbolSpec,
@@ -109,19 +111,29 @@ class Loose:
 
 @dataclass(frozen=True)
 class Variant:
-    """What a compilation has for some sizes beside its own form.
+    """What a compilation has for some sizes, and values of inputs, beside its own form.
 
     Attributes:
-        sizes: of symbols, as they were asked for.
+        case: sizes of symbols and values of inputs, as they were asked for.
         seen: what profiles saw of them; empty where a person named them.
         form: the model compiled once more with these; or None.
         why: why there is no such form, so that runs with these sizes take the usual one; empty where there is.
     """
 
-    sizes: Case
+    case: Case
     seen: str = ""
     form: Compilation | None = None
     why: str = ""
+
+    @property
+    def sizes(self) -> tuple[SizeRange, ...]:
+        """The sizes in the case."""
+        return tuple(c for c in self.case if isinstance(c, SizeRange))
+
+    @property
+    def guards(self) -> tuple[InputValue, ...]:
+        """The values of inputs in the case, which a run looks at before it takes the form."""
+        return tuple(c for c in self.case if isinstance(c, InputValue))
 
 
 @dataclass(frozen=True)
@@ -156,6 +168,7 @@ class Compilation:
         variants: forms for some sizes, the better first.
         custom: operators of the model that users declare.
         trained: what the library trains; None for one that runs the model.
+        recorded: how many recordings of runs a card keeps, by what profiles saw; 0 for the usual number.
         rank: which of how many processes that share the model it is for; (0, 0) for a model that is whole.
         model_sha256: of the model's file, without what lies beside it; empty where there was none.
     """
@@ -188,6 +201,7 @@ class Compilation:
     loose: Loose | None = None
     variants: tuple[Variant, ...] = ()
     custom: tuple[type[Custom], ...] = ()
+    recorded: int = 0
     rank: tuple[int, int] = (0, 0)
     trained: Trained | None = None
     model_sha256: str = ""
@@ -426,7 +440,7 @@ def _loose(c: Compilation) -> LooseInfo | None:
 
 
 def _variants(c: Compilation) -> tuple[VariantInfo, ...]:
-    return tuple(VariantInfo(v.sizes, v.seen, v.why, _form(v.form)) for v in c.variants)
+    return tuple(VariantInfo(v.sizes, v.seen, v.why, _form(v.form), v.guards) for v in c.variants)
 
 
 def _form(c: Compilation | None) -> FormInfo | None:

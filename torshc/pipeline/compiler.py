@@ -16,7 +16,7 @@ from ..base.errors import ConfigError, InternalError, UnsupportedError
 from ..base.manifest import Manifest, ToolInfo, WeightInfo, WeightsFile
 from ..base.options import CompileOptions
 from ..base.resources import cache_folder
-from ..base.variants import read_cases
+from ..base.variants import Case, read_cases
 from ..bundle.browser import browser_files, require_device_only
 from ..bundle.build import Object, build_objects, link_library, make_archive, work_folder
 from ..bundle.build_script import build_script
@@ -42,6 +42,7 @@ from ..formats.files import model_files
 from ..graph import Graph
 from ..ops import CustomOperators
 from ..passes import run_pipeline
+from ..passes.assume_values import assume_values
 from ..passes.policy import Policy
 from ..plan.finalise import finalise
 from ..plan.partition import drop_unneeded, is_plain, partition
@@ -66,7 +67,7 @@ from .compilation import (
 from .forms import Pins, with_forms
 from .job import Job, jobs_of
 from .lowering import lower_groups, render_groups
-from .observed import observed_cases, read_profiles
+from .observed import observed_cases, read_profiles, recorded_runs
 from .pinned import with_pinned
 from .tolerance import tolerances_of
 from .training import trained_model, training_graph
@@ -99,7 +100,7 @@ def _prepare(
     with spending(job.options.budget):
         if job.training is not None:
             return _asking_for_what_it_uses(_training_step(source, job, job.training, clock))
-        cases = dict.fromkeys(read_cases(job.options.specialize), "")
+        cases: dict[Case, str] = dict.fromkeys(read_cases(job.options.specialize), "")
         graph = _import_source(source, job.options, clock, weights)
         loose = graph.meetings
         fast = _compile_form(graph, job, clock)
@@ -107,7 +108,8 @@ def _prepare(
         if job.options.observed:
             profile = read_profiles(job.options.observed, fast.model_sha256)
             cases = {**dict(observed_cases(fast, profile)), **cases}
-            fast = dataclasses.replace(fast, warnings=(*fast.warnings, *profile.notes))
+            warnings, recorded = (*fast.warnings, *profile.notes), recorded_runs(profile)
+            fast = dataclasses.replace(fast, warnings=warnings, recorded=recorded)
         return _asking_for_what_it_uses(with_forms(fast, cases, loose, again))
 
 
@@ -167,9 +169,12 @@ def _version(source: str | Path | bytes | Graph, job: Job, observer: Observer | 
     with clock.stage("names"):
         if isinstance(source, Graph):
             return named_in(done, None)
-        loose = [frozenset(done.loose.sizes) if f is done.forms[-1] and done.loose else frozenset() for f in done.forms]
-        forms = zip(done.forms, loose, strict=True)
-        return put_forms(done, [named_in(form, partial(_again, source, job, form, names)) for form, names in forms])
+        values = [{g.name: g.value for g in v.guards} for v in done.variants if v.form is not None]
+        names = [frozenset[str]() for _ in range(1 + len(values))]
+        if done.loose is not None and done.loose.form is not None:
+            names.append(frozenset(done.loose.sizes))
+        forms = zip(done.forms, names, [{}, *values, {}], strict=False)
+        return put_forms(done, [named_in(f, partial(_again, source, job, f, loose, v)) for f, loose, v in forms])
 
 
 def _import_source(
@@ -195,24 +200,31 @@ def _form(
     name: str,
     pins: Pins | None,
     loose: frozenset[str],
+    values: Mapping[str, int],
 ) -> Compilation:
-    """Another form of a model: with some dimensions of inputs pinned, or as sizes known only in a run."""
+    """Another form of a model: with some dimensions of inputs pinned, or as sizes known only in a run, and with inputs
+    that are a number throughout."""
     job = job.of_form(name)
     if pins:
         job = dataclasses.replace(
             job, options=dataclasses.replace(job.options, shapes=_pin_dimensions(job.options, pins))
         )
     with spending(job.options.budget):
-        return _compile_form(_import_source(source, job.options, clock, weights, loose), job, clock)
+        return _compile_form(_import_source(source, job.options, clock, weights, loose), job, clock, values)
 
 
 def _again(
-    source: str | Path | bytes, job: Job, form: Compilation, loose: frozenset[str], weights: Mapping[str, Array]
+    source: str | Path | bytes,
+    job: Job,
+    form: Compilation,
+    loose: frozenset[str],
+    values: Mapping[str, int],
+    weights: Mapping[str, Array],
 ) -> Compilation:
     """A form of a model with other weights."""
     job = dataclasses.replace(job, options=form.options)
     with spending(job.options.budget):
-        return _compile_form(_import_source(source, job.options, Clock(None), weights, loose), job, Clock(None))
+        return _compile_form(_import_source(source, job.options, Clock(None), weights, loose), job, Clock(None), values)
 
 
 def _pin_dimensions(options: CompileOptions, pins: Pins) -> Pins:
@@ -227,11 +239,13 @@ def _pin_dimensions(options: CompileOptions, pins: Pins) -> Pins:
     }
 
 
-def _compile_form(graph: Graph, job: Job, clock: Clock) -> Compilation:
-    """One form of a model as a compilation, up to its sources."""
+def _compile_form(graph: Graph, job: Job, clock: Clock, values: Mapping[str, int] | None = None) -> Compilation:
+    """One form of a model as a compilation, up to its sources; inputs are these numbers throughout."""
     options, target = job.options, job.target
     imported, constants, origins = len(graph.nodes), constant_bytes(graph), origins_of(graph)
     needs, tolerances = input_needs(graph), tolerances_of(graph, options)
+    if values:
+        assume_values(graph, values)
     if target.device != CPU:
         graph.drop_demands()
     drop_unneeded(graph)
@@ -387,6 +401,7 @@ def _host(c: Compilation, manifest: Manifest, weights: WeightsInfo, embedded: bo
         isa=c.isa.name,
         version=c.target.machine.version,
         device=c.target.device,
+        recorded=c.recorded,
         rank=c.rank[0],
         ranks=c.rank[1],
         state_header=state_header(c.program.states, c.trained.model) if c.trained is not None else "",

@@ -1,4 +1,4 @@
-"""The other forms of a model in one library: variants for some sizes, and the loose form.
+"""The other forms of a model in one library: variants for some sizes and values of inputs, and the loose form.
 
 The loose form is for runs in which a size is 1 and broadcasts, where the fast form takes it for another.
 """
@@ -9,14 +9,16 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from ..base.errors import ConfigError, ModelError, UnsupportedError, did_you_mean
-from ..base.manifest import SizeRange, sizes_text
-from ..base.variants import Case
+from ..base.manifest import InputValue, SizeRange, sizes_text
+from ..base.variants import Case, check_size
 from ..bundle.forms import check_loose, check_variant, join_forms, of_sizes
+from ..bundle.host import Guard
 from ..expr import Expr, as_int, const, dim, stated, substitute, to_text
+from ..graph import Value
 from .compilation import Compilation, Loose, Variant, put_forms, with_edited
 
 Pins = Mapping[str, tuple[int | str | None, ...]]  # dimensions of inputs; None leaves one as it is
-Compiled = Callable[[str, Pins | None, frozenset[str]], Compilation]
+Compiled = Callable[[str, Pins | None, frozenset[str], Mapping[str, int]], Compilation]
 
 
 def with_forms(
@@ -25,22 +27,24 @@ def with_forms(
     """A compilation with the other forms of its model, or why there are none.
 
     Args:
-        cases: sizes to make variants for, and what profiles saw of each. Of two that fit a run the one that says more
-            is better; then the first is.
+        cases: sizes and values of inputs to make variants for, and what profiles saw of each. Of two that fit a run the
+            one that says more is better; then the first is.
         loose: names of the dimensions that may be 1 in the loose form; none where there can be none.
-        compiled: compiles the model once more: the name of the form, dimensions of inputs that are pinned, and names of
-            dimensions that are sizes known only in a run. None where it cannot be imported again.
+        compiled: compiles the model once more: the name of the form, dimensions of inputs that are pinned, names of
+            dimensions that are sizes known only in a run, and numbers that inputs are throughout. None where it cannot
+            be imported again.
 
     Raises:
-        ConfigError: there are no such sizes, or there can be no variants.
+        ConfigError: there are no such sizes or inputs, or there can be no variants.
     """
     if cases and compiled is None:
         raise ConfigError("--specialize: a Graph is compiled once, and changed by that", "give the model's file")
+    resolved = {_resolve_values(case, fast): seen for case, seen in cases.items()}
     asked: list[tuple[Case, dict[str, tuple[int, int]]]] = []
-    for case in sorted(cases, key=_width):
+    for case in sorted(resolved, key=_width):
         sizes = _complete_sizes(case, fast)
-        twin = next((other for other, known in asked if known == sizes), None)
-        if twin is not None and (cases[twin] or cases[case]):
+        twin = next((other for other, known in asked if known == sizes and _values(other) == _values(case)), None)
+        if twin is not None and (resolved[twin] or resolved[case]):
             continue
         if twin is not None:
             what = f"--specialize gives {sizes_text(twin)} twice, as {sizes_text(case)} is the same"
@@ -48,7 +52,7 @@ def with_forms(
         asked.append((case, sizes))
     other = _loose_form(fast, loose, compiled) if loose else None
     variants = [_variant(fast, case, sizes, k, compiled) for k, (case, sizes) in enumerate(asked) if compiled]
-    variants = [dataclasses.replace(v, seen=cases[v.sizes]) for v in variants]
+    variants = [dataclasses.replace(v, seen=resolved[v.case]) for v in variants]
     whole = dataclasses.replace(fast, loose=other, variants=tuple(variants))
     if len(whole.forms) == 1:
         return whole
@@ -76,7 +80,7 @@ def _loose_form(fast: Compilation, sizes: frozenset[str], compiled: Compiled | N
     if compiled is None:
         return Loose(wanted, why="a Graph is compiled once, and changed by that")
     try:
-        form = compiled("loose", None, sizes)
+        form = compiled("loose", None, sizes, {})
         if sizes.isdisjoint(form.program.names):
             return None
         check_loose(fast.program, form.program)
@@ -89,27 +93,93 @@ def _variant(
     fast: Compilation, case: Case, sizes: Mapping[str, tuple[int, int]], number: int, compiled: Compiled
 ) -> Variant:
     known = {dim(name): least for name, (least, most) in sizes.items() if least == most}
-    if not known:
+    values = _values(case)
+    if why := _unguarded(fast, values):
+        return Variant(case, why=why)
+    if not known and not values:
         return Variant(case, why="no size of it is one number, so its kernels would be the same")
     pins = {v.name: tuple(known.get(d) for d in v.shape) for v in fast.graph.given if any(d in known for d in v.shape)}
     try:
-        form = compiled(f"variant{number + 1}", pins, frozenset())
+        form = compiled(f"variant{number + 1}", pins, frozenset(), values)
         check_variant(fast.program, form.program)
     except (ModelError, UnsupportedError) as error:
         return Variant(case, why=_why(error))
     if form.program.steps == fast.program.steps and form.sources == fast.sources:
         return Variant(case, why="its kernels and their sizes are the same")
-    form = dataclasses.replace(form, program=of_sizes(form.program, fast.program, sizes))
+    numbers = {v.name: k for k, v in enumerate(fast.graph.given)}
+    guards = tuple(Guard(numbers[name], value) for name, value in values.items())
+    form = dataclasses.replace(form, program=of_sizes(form.program, fast.program, sizes, guards))
     return Variant(case, form=form)
+
+
+def _values(case: Case) -> dict[str, int]:
+    return {c.name: c.value for c in case if isinstance(c, InputValue)}
+
+
+def _unguarded(fast: Compilation, values: Mapping[str, int]) -> str:
+    """Why no run can look at the values of these inputs before it takes a form; empty where it can."""
+    if values and not fast.target.guards:
+        return f"on {fast.target.name} the form of a run is chosen by sizes alone"
+    read = {fast.graph.given[s.input].name for s in fast.program.symbols if s.kind != "dim"}
+    if held := sorted(read & set(values)):
+        return f"elements of {', '.join(held)} are sizes of the model"
+    return ""
 
 
 def _why(error: ModelError | UnsupportedError) -> str:
     return "; ".join(str(error).splitlines())
 
 
-def _width(case: Case) -> tuple[int, int]:
-    """What orders variants: more sizes that are one number come first, then narrower ranges."""
-    return -sum(r.least == r.most for r in case), sum(r.most - r.least for r in case)
+def _width(case: Case) -> tuple[int, int, int]:
+    """What orders variants: more sizes that are one number come first, then narrower ranges, then more values."""
+    sizes = [c for c in case if isinstance(c, SizeRange)]
+    return -sum(r.least == r.most for r in sizes), sum(r.most - r.least for r in sizes), len(sizes) - len(case)
+
+
+def _resolve_values(case: Case, fast: Compilation) -> Case:
+    """A case in which what names an input, and no size, is a value of it.
+
+    Raises:
+        ConfigError: the model has neither, or the number is none of its type's.
+    """
+    sizes = [n for n, s in zip(fast.program.names, fast.program.symbols, strict=False) if s.kind == "dim"]
+    inputs = {v.name: v for v in fast.graph.given}
+    found: list[SizeRange | InputValue] = []
+    for c in case:
+        if isinstance(c, InputValue):
+            found.append(c)
+        elif c.name in inputs and c.name not in sizes:
+            found.append(_value(inputs[c.name], c, f"--specialize {sizes_text(case)}"))
+        elif c.name in sizes:
+            check_size(c)
+            found.append(c)
+        else:
+            has = f"; it has {', '.join(map(repr, sizes)) or 'none'}, and inputs {', '.join(map(repr, inputs))}"
+            hint = did_you_mean(c.name, [*sizes, *inputs]) or has
+            what = f"--specialize {sizes_text(case)}: the model has no symbolic size and no input"
+            raise ConfigError(f"{what} {c.name!r}{hint}")
+    return tuple(found)
+
+
+def _value(v: Value, asked: SizeRange, what: str) -> InputValue:
+    """A number that all elements of an input are.
+
+    Raises:
+        ConfigError: it is no number of its type.
+    """
+    dtype, name = v.dtype, v.name
+    if dtype.width or not (dtype.is_int or dtype.kind == "b"):
+        raise ConfigError(f"{what}: input {name!r} is {dtype!r}; a value is for integers of whole bytes and for truths")
+    if asked.least != asked.most:
+        raise ConfigError(
+            f"{what}: {asked} is a range of values of input {name!r}", "give one value, or some by commas"
+        )
+    bits = 1 if dtype.kind == "b" else 8 * dtype.size
+    least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype.kind == "i" else (0, 2**bits - 1)
+    most = min(most, 2**63 - 1 - (dtype.kind == "u"))  # a run takes larger ones for the same
+    if not least <= asked.least <= most:
+        raise ConfigError(f"{what}: a value of input {name!r}, which is {dtype!r}, is {least} to {most}")
+    return InputValue(name, asked.least)
 
 
 def _complete_sizes(case: Case, fast: Compilation) -> dict[str, tuple[int, int]]:
@@ -118,14 +188,13 @@ def _complete_sizes(case: Case, fast: Compilation) -> dict[str, tuple[int, int]]
     Raises:
         ConfigError: the model has no such size, or no run has these.
     """
-    symbols = {n: s for n, s in zip(fast.program.names, fast.program.symbols, strict=False) if s.kind == "dim"}
     alone = {d for v in fast.graph.given for d in v.shape}
     what = f"--specialize {sizes_text(case)}"
-    for r in case:
-        if r.name not in symbols or dim(r.name) not in alone:
-            hint = did_you_mean(r.name, [*symbols]) or f"; it has {', '.join(map(repr, symbols)) or 'none'}"
-            raise ConfigError(f"{what}: the model has no symbolic size {r.name!r}{hint}")
-    sizes = {r.name: (r.least, r.most) for r in case}
+    asked = [c for c in case if isinstance(c, SizeRange)]
+    for r in asked:
+        if dim(r.name) not in alone:
+            raise ConfigError(f"{what}: the model has no symbolic size {r.name!r}")
+    sizes = {r.name: (r.least, r.most) for r in asked}
     while more := _solve_equations(fast, sizes, what):
         sizes |= more
     return sizes

@@ -1,11 +1,14 @@
 """What runs of a model saw, from the files that its bundles write, and the variants that it is worth.
 
-torshc-profile 1
+torshc-profile 2
 model 9fdee4589412...                         SHA-256 of the model's file
 sizes 0.0 0.1                                 places of symbols: dimension 0 of input 0, ...; 1[2] is an element
+inputs 1                                      which inputs were looked at, in some runs
 others 0                                      runs with sizes beyond those of the lines below
-17 81230000 8 128                             runs, nanoseconds of all but the first, sizes
-end
+17 81230000 8 128 9 1 8                       runs, nanoseconds of all but the first, sizes; in how many runs inputs
+end                                           were looked at, and of each a number and how many had it throughout
+
+Files of version 1 have no inputs.
 """
 
 from __future__ import annotations
@@ -18,18 +21,22 @@ from pathlib import Path
 
 from ..base.budget import budget
 from ..base.errors import ConfigError
-from ..base.manifest import SizeRange
+from ..base.manifest import InputValue, SizeRange
 from ..base.variants import Case
 from ..expr import as_int, const, dim, element, substitute
 from .compilation import Compilation
 
 _LEAST = 0.01  # of the time: sizes with less of it get no variant
+_MOSTLY = 0.9  # of runs, or of their time: what is so in as many is taken for granted
+_LOOKING = 0.05  # of the bytes that a run moves: to look at inputs of more costs more than may come of it
+_RECORDED, _USUAL_RECORDED, _SPARE = 256, 32, 8  # recordings of runs: the most, those of any library, for new sizes
 _LARGEST = 1 << 24  # bytes of a file
 _PLACE = re.compile(r"([0-9]{1,6})(?:\.([0-9]{1,3})|\[[0-9]{1,9}\])\Z")
 _REMEDY = "delete it, or name files that TORSHC_PROFILE made"
 
 Place = tuple[int, int]  # number of an input, and of its dimension
 Sizes = tuple[tuple[Place, int], ...]
+Value = tuple[int, int]  # number of an input, and what it is throughout
 
 
 @dataclass
@@ -38,12 +45,15 @@ class Profile:
 
     Attributes:
         runs, timed, time: by the sizes of dimensions.
+        looked, values: by these, in how many runs inputs were looked at, and how many had an input of a value.
         notes: a line for each file that is of another model or version.
     """
 
     runs: dict[Sizes, int] = field(default_factory=lambda: defaultdict(int))
     timed: dict[Sizes, int] = field(default_factory=lambda: defaultdict(int))
     time: dict[Sizes, int] = field(default_factory=lambda: defaultdict(int))
+    looked: dict[Sizes, int] = field(default_factory=lambda: defaultdict(int))
+    values: dict[Sizes, dict[Value, int]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(int)))
     notes: list[str] = field(default_factory=list)
 
 
@@ -84,67 +94,141 @@ def read_profiles(names: Sequence[Path], model: str) -> Profile:
                 lines = file.read(_LARGEST).splitlines()
         except (OSError, ValueError) as error:
             raise ConfigError(f"--observed {path}: it cannot be read: {error}", _REMEDY) from error
-        if lines[:1] != ["torshc-profile 1"]:
+        if lines[:1] not in (["torshc-profile 1"], ["torshc-profile 2"]):
             profile.notes.append(f"--observed {path}: it is no profile of this version, and ignored")
         elif lines[1:2] != [f"model {model}"]:
             profile.notes.append(f"--observed {path}: it is of another model, and ignored")
-        elif not _add(profile, lines[2:]):
+        elif not _add(profile, lines[2:], looked=lines[0].endswith("2")):
             raise ConfigError(f"--observed {path}: it is damaged", _REMEDY)
     return profile
 
 
-def _add(profile: Profile, lines: Sequence[str]) -> bool:
-    """Add the lines behind a file's head; whether they are whole."""
-    if len(lines) < 3 or lines[-1] != "end" or not lines[0].startswith("sizes") or not lines[1].startswith("others "):
+def _add(profile: Profile, lines: Sequence[str], looked: bool) -> bool:
+    """Add the lines behind a file's head, which says whether inputs were looked at; whether they are whole."""
+    heads = ("sizes", "inputs", "others ") if looked else ("sizes", "others ")
+    if len(lines) <= len(heads) or lines[-1] != "end" or not all(map(str.startswith, lines, heads)):
         return False
-    places = [_PLACE.match(word) for word in lines[0].split()[1:]]
-    if None in places:
+    places, inputs = [_PLACE.match(word) for word in lines[0].split()[1:]], lines[1].split()[1:] if looked else []
+    if None in places or not all(re.fullmatch(r"[0-9]{1,6}", word) for word in inputs):
         return False
     dims = [(int(p[1]), int(p[2])) if p[2] else None for p in places if p]
-    for line in lines[2:-1]:
+    count = 2 + len(dims) + (1 + 2 * len(inputs) if looked else 0)
+    for line in lines[len(heads) : -1]:
         words = line.split(" ")
-        if len(words) != 2 + len(dims) or not all(re.fullmatch(r"-?[0-9]{1,19}", word) for word in words):
+        if len(words) != count or not all(re.fullmatch(r"-?[0-9]{1,19}", word) for word in words):
             return False
-        runs, time, *sizes = map(int, words)
-        if runs < 1 or time < 0:
+        runs, time, *numbers = map(int, words)
+        sizes, (seen, *values) = numbers[: len(dims)], numbers[len(dims) :] or [0]
+        pairs = [*zip(map(int, inputs), values[::2], values[1::2], strict=True)]
+        if runs < 1 or time < 0 or not 0 <= seen <= runs or not all(0 <= had <= seen for _, _, had in pairs):
             return False
         key = tuple((place, size) for place, size in zip(dims, sizes, strict=True) if place is not None)
         profile.runs[key] += runs
         profile.timed[key] += runs - 1
         profile.time[key] += time
+        profile.looked[key] += seen
+        for number, value, had in pairs:
+            profile.values[key][number, value] += had
     return True
 
 
+def recorded_runs(profile: Profile) -> int:
+    """How many recordings of runs a card is to keep: one for each of the sizes that came again, and some for new ones.
+
+    0, which means the usual number, where that is more.
+    """
+    again = sum(runs > 1 for runs in profile.runs.values())
+    wanted = min(again + _SPARE, _RECORDED)
+    return wanted if wanted > _USUAL_RECORDED else 0
+
+
+@dataclass
+class _Seen:
+    """What runs of some sizes were: how many, their weight, and which part of them had inputs of these values."""
+
+    runs: int = 0
+    weight: int = 0
+    looked: int = 0
+    values: dict[InputValue, int] = field(default_factory=lambda: defaultdict(int))
+
+    def add(self, other: _Seen) -> None:
+        self.runs += other.runs
+        self.weight += other.weight
+        self.looked += other.looked
+        for value, had in other.values.items():
+            self.values[value] += had
+
+    @property
+    def guards(self) -> tuple[InputValue, ...]:
+        """Values that inputs had in most runs that were looked at."""
+        return tuple(v for v, had in self.values.items() if had and had >= _MOSTLY * self.looked)
+
+
 def observed_cases(compilation: Compilation, profile: Profile) -> list[tuple[Case, str]]:
-    """Sizes that variants are worth, those of most time first, and what was seen of each.
+    """Sizes and values of inputs that variants are worth, those of most time first, and what was seen of each.
 
     Where no runs were timed, as on a card, their operations stand for the time. As many are taken as the budget
-    ``observed`` says, of those with a hundredth of the time at least.
+    ``observed`` says, of those with a hundredth of the time at least. A value that an input has in nine of ten runs of
+    these sizes belongs to it. What is left, where it is a tenth of the time, has a variant for the sizes and values
+    that are the same in nine tenths of it.
     """
     timed = any(profile.time.values())
-    found: dict[Case, list[int]] = {}
+    found: dict[tuple[SizeRange, ...], _Seen] = {}
     for key, runs in profile.runs.items():
         case = _case(compilation, key)
         if case is not None:
             weight = profile.time[key] * runs // max(profile.timed[key], 1)
-            weight = weight if timed else runs * _operations(compilation, case)
-            seen = found.setdefault(case, [0, 0])
-            seen[0] += runs
-            seen[1] += weight
-    whole = sum(weight for _, weight in found.values())
+            weight = weight if timed else runs * _work(compilation, case, "flops", "nbytes")
+            found.setdefault(case, _Seen()).add(
+                _Seen(runs, weight, profile.looked[key], _values(compilation, profile, key, case))
+            )
+    whole = sum(seen.weight for seen in found.values())
+    best = sorted(found.items(), key=lambda item: (-item[1].weight, [(r.name, r.least) for r in item[0]]))
+    worth = [(case, seen) for case, seen in best if seen.weight and seen.weight >= _LEAST * whole]
+    most = budget().observed
+    taken = [(case, seen) for case, seen in worth[:most] if case or seen.guards]
+    rest = _rest(best[most - 1 :] if len(worth) >= most else best[len(taken) :])
+    if rest is not None and rest[1].weight >= (1 - _MOSTLY) * whole:
+        taken = [*taken[: most - 1], rest]
     total = sum(profile.runs.values())
-    best = sorted(found.items(), key=lambda item: (-item[1][1], [(r.name, r.least) for r in item[0]]))
     return [
-        (
-            case,
-            f"{runs} of {total} runs seen, {100 * weight / whole:.0f} % of their {'time' if timed else 'operations'}",
-        )
-        for case, (runs, weight) in best[: budget().observed]
-        if case and weight >= _LEAST * whole and weight
+        ((*case, *seen.guards), _told(seen, total, whole, "time" if timed else "operations")) for case, seen in taken
     ]
 
 
-def _case(compilation: Compilation, key: Sizes) -> Case | None:
+def _rest(others: Sequence[tuple[tuple[SizeRange, ...], _Seen]]) -> tuple[tuple[SizeRange, ...], _Seen] | None:
+    """What runs of several sizes have in common; None where that is nothing."""
+    whole, sizes = _Seen(), dict[SizeRange, int]()
+    for case, seen in others:
+        whole.add(seen)
+        for size in case:
+            sizes[size] = sizes.get(size, 0) + seen.weight
+    common = tuple(size for size, weight in sizes.items() if weight >= _MOSTLY * whole.weight)
+    return (common, whole) if whole.weight and (common or whole.guards) else None
+
+
+def _told(seen: _Seen, total: int, whole: int, what: str) -> str:
+    """What was seen, for whoever asks why there is a variant."""
+    least = min((seen.values[v] for v in seen.guards), default=0)
+    had = f"; {least} of {seen.looked} looked at had these values" if seen.guards else ""
+    return f"{seen.runs} of {total} runs seen, {100 * seen.weight / whole:.0f} % of their {what}{had}"
+
+
+def _values(c: Compilation, profile: Profile, key: Sizes, case: tuple[SizeRange, ...]) -> dict[InputValue, int]:
+    """Values that inputs had in runs of some sizes, and in how many; not of inputs that take too long to look at."""
+    inputs, known = c.graph.given, {dim(r.name): const(r.least) for r in case}
+    moved = _work(c, case, "nbytes")
+    found: dict[InputValue, int] = {}
+    for (number, value), had in profile.values[key].items():
+        if number >= len(inputs):
+            continue
+        bytes_ = as_int(substitute(inputs[number].type.nbytes, known))
+        if bytes_ is not None and bytes_ <= _LOOKING * moved:
+            found[InputValue(inputs[number].name, value)] = had
+    return found
+
+
+def _case(compilation: Compilation, key: Sizes) -> tuple[SizeRange, ...] | None:
     """Sizes of the symbols that a compilation has; None where it has other inputs, or its numbers are others."""
     inputs = compilation.graph.given
     found: dict[str, int] = {}
@@ -164,8 +248,8 @@ def _case(compilation: Compilation, key: Sizes) -> Case | None:
     return tuple(SizeRange(name, size, size) for name, size in found.items())
 
 
-def _operations(compilation: Compilation, case: Case) -> int:
-    """Operations and bytes of a run with these sizes, as far as sizes alone tell them."""
+def _work(compilation: Compilation, case: tuple[SizeRange, ...], *kinds: str) -> int:
+    """Operations, bytes or both of a run with these sizes, as far as sizes alone tell them."""
     known = {leaf(r.name): const(r.least) for r in case for leaf in (dim, element)}
-    works = (e for u in compilation.units for k in u.kernels for e in (k.flops, k.nbytes))
+    works = (getattr(k, kind) for u in compilation.units for k in u.kernels for kind in kinds)
     return sum(as_int(substitute(e, known)) or 0 for e in works)

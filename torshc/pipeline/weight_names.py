@@ -76,7 +76,7 @@ def with_shared_weights(versions: Sequence[Compilation]) -> list[Compilation]:
 
 def _afford_copies(versions: Sequence[Compilation]) -> None:
     """Refuse variants that read more weights in an order of their own than the budget lets them."""
-    read = {at for c in versions for f in c.forms if not f.program.taken for at in f.program.weights_read}
+    read = {at for c in versions for f in c.forms if not f.program.is_variant for at in f.program.weights_read}
     own = {at for c in versions for v in c.variants if v.form for at in v.form.program.weights_read} - read
     p = versions[0].program
     more = sum(w.nbytes for w, at in zip(p.weights, p.offsets, strict=True) if at in own)

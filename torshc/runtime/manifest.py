@@ -22,6 +22,7 @@ from torshc.base.manifest import (
     RANKS_FORMAT,
     ConditionSpec,
     FormInfo,
+    InputValue,
     IsaInfo,
     LooseInfo,
     Manifest,
@@ -53,13 +54,14 @@ class StepSpec:
 
 @dataclass(frozen=True)
 class VersionSpec:
-    """What differs between versions of a library: steps in all forms, and the sizes of the forms that are variants.
+    """What differs between versions of a library: steps in all forms, and what forms are for that are variants.
 
-    ``forms`` has the sizes of each form, which are none but of variants; the last is the loose one where ``loose``.
+    ``forms`` has the sizes, and values of inputs, of each form, which are none but of variants; the last is the loose
+    one where ``loose``.
     """
 
     steps: tuple[StepSpec, ...]
-    forms: tuple[tuple[SizeRange, ...], ...]
+    forms: tuple[tuple[SizeRange | InputValue, ...], ...]
     loose: bool
 
 
@@ -218,7 +220,7 @@ def _version(first: Manifest | VersionInfo, variants: Sequence[VariantInfo], loo
         for number, form in enumerate((first, *_others(variants, loose)))
         for step in form.steps
     ]
-    sizes = [v.sizes for v in variants if v.form is not None]
+    sizes: list[tuple[SizeRange | InputValue, ...]] = [(*v.sizes, *v.guards) for v in variants if v.form is not None]
     return VersionSpec(tuple(steps), ((), *sizes, *([()] if loose is not None else [])), loose is not None)
 
 

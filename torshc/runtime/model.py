@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from torshc.base.errors import RunError, did_you_mean
-from torshc.base.manifest import SizeRange, TensorSpec, sizes_text
+from torshc.base.manifest import InputValue, SizeRange, TensorSpec, sizes_text
 
 from .call_frame import Handed, OnDevice, Repeat, Side, address_of, prepared
 from .device import LEGACY_STREAM, REMEDIES, DeviceArray, Opened, stream_number
@@ -492,8 +492,8 @@ class Model:
         return self._manifest.versions
 
     @property
-    def variants(self) -> tuple[tuple[SizeRange, ...], ...]:
-        """The sizes that the library has variants of the model for, the better first; :meth:`stats` counts runs."""
+    def variants(self) -> tuple[tuple[SizeRange | InputValue, ...], ...]:
+        """The sizes, and values of inputs, that there are variants for, the better first; :meth:`stats` counts runs."""
         return tuple(filter(None, self._manifest.version.forms))
 
     def stats(self) -> Stats:
@@ -506,12 +506,15 @@ class Model:
         version = self._manifest.version
         if self._opened is None or not self._library.counts_forms:
             return ()
-        found, runs = [], c_uint64()
+        found, runs, missed = [], c_uint64(), c_uint64()
         for number, sizes in enumerate(version.forms):
             if status := self._library.torshc_form_runs(self._opened.handle, number, byref(runs)):
                 raise self._failure(status)
             loose = version.loose and number == len(version.forms) - 1
-            found.append(FormStats(sizes_text(sizes), loose, runs.value))
+            guarded = any(isinstance(part, InputValue) for part in sizes)
+            if guarded and (status := self._library.torshc_form_misses(self._opened.handle, number, byref(missed))):
+                raise self._failure(status)
+            found.append(FormStats(sizes_text(sizes), loose, runs.value, missed.value if guarded else 0))
         return tuple(found)
 
     def _step_stats(self) -> tuple[StepStats, ...]:

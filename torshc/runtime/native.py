@@ -135,6 +135,7 @@ _LATER_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "torshc_set_weights": (c_int, (_MODEL, c_char_p)),
     "torshc_set_tensors": (c_int, (_MODEL, POINTER(NamedTensor), c_size_t)),
     "torshc_form_runs": (c_int, (_MODEL, c_int32, POINTER(c_uint64))),
+    "torshc_form_misses": (c_int, (_MODEL, c_int32, POINTER(c_uint64))),
 }
 # What only libraries for devices are asked for; older ones for processors do not have them.
 _DEVICE_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {

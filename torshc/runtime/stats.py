@@ -26,12 +26,14 @@ class StepStats:
 class FormStats:
     """A form of the model, and how many runs took it.
 
-    ``sizes``: those that a variant is for ("batch=1 seq=128"); empty for the usual form and the loose one.
+    ``sizes``: those that a variant is for, with values of inputs ("batch=1 mask=1"); empty for the usual form and the
+    loose one. ``missed``: runs of these sizes that had other values, so that they took another form.
     """
 
     sizes: str
     loose: bool
     runs: int
+    missed: int = 0
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,7 @@ class Target(ABC):
         title: what it is, in a few words.
         suffix: ending of its kernels' sources.
         device: DLPack's code of where its tensors lie: 1 processor, 2 CUDA, 8 Metal.
+        guards: whether runs look at values of inputs, where there are variants for some.
         toolchain: what builds its libraries.
         search: folders of ``templates/`` in which its files are looked for, in order.
         preludes: folders of ``templates/`` of which the kernels may include all headers in ``prelude/``.
@@ -124,6 +125,7 @@ class Target(ABC):
     title: ClassVar[str]
     suffix: ClassVar[str] = ".c"
     device: ClassVar[int] = 1
+    guards: ClassVar[bool] = True
     toolchain: ClassVar[Toolchain]
     search: ClassVar[tuple[str, ...]] = ("c",)
     preludes: ClassVar[tuple[str, ...]] = ("c",)

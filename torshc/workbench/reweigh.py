@@ -11,7 +11,7 @@ from typing import Any
 
 from ..base.arrays import Archive
 from ..base.errors import BundleError, ConfigError, OutputError, RunError
-from ..base.manifest import FILE, SizeRange, manifest_hash, sizes_text
+from ..base.manifest import FILE, InputValue, SizeRange, manifest_hash, sizes_text
 from ..base.options import CompileOptions
 from ..base.safetensors import Safetensors
 from ..bundle.layout import weights_layout
@@ -95,14 +95,20 @@ def _as_compiled(options: CompileOptions, body: Mapping[str, Any]) -> CompileOpt
     }  # fmt: skip
     known["weights_dtype"] = body["weights"].get("dtype", "f32")
     known["loose"] = "auto" if (body.get("loose") or {}).get("form") else "none"
-    variants = (v["sizes"] for v in body.get("variants", ()))
+    variants = body.get("variants", ())
     known["observed"] = ()
-    known["specialize"] = tuple(sizes_text(SizeRange(**r) for r in sizes) for sizes in variants)
+    known["specialize"] = tuple(map(_case_of, variants))
     if others := body.get("other_versions"):
         known |= {"mcpu": "native", "isa": tuple(v["isa"]["mcpu"] for v in (body, *others))}
     if "cc" in find_target(body["target"]).options and body["tools"]:
         known["cc"] = body["tools"][0]["name"]
     return dataclasses.replace(options, **known)
+
+
+def _case_of(variant: Mapping[str, Any]) -> str:
+    """What a variant was asked for, by the manifest."""
+    guards = (InputValue(**g) for g in variant.get("guards", ()))
+    return sizes_text([*(SizeRange(**r) for r in variant["sizes"]), *guards])
 
 
 def with_file(model: Path, new: Path) -> bytes:

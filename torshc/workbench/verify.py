@@ -17,6 +17,7 @@ import numpy as np
 
 from ..base.errors import ConfigError, RunError, TorshcError, UnsupportedError
 from ..base.folders import scratch_folder
+from ..base.manifest import InputValue, SizeRange
 from ..base.options import CompileOptions
 from ..pipeline.tolerance import LEAST, UNIT, Tolerance
 from ..runtime import Model, TensorSpec, load
@@ -120,13 +121,17 @@ def verify_bundle(
     """
     _check_reference(against)
     with load(bundle, max(threads, 1)) as model:
-        of_variants = {size for sizes in model.variants for r in sizes for size in SIZES if r.least <= size <= r.most}
+        ranges = [r for case in model.variants for r in case if isinstance(r, SizeRange)]
+        of_variants = {size for r in ranges for size in SIZES if r.least <= size <= r.most}
         usual = tuple(size for size in SIZES if size not in of_variants) or SIZES
         found: list[Verdict] = []
-        for at, defaults in ((dims or {}, usual), *((at, SIZES) for at in _at_variants(model, dims or {}))):
+        variants = _at_variants(model, dims or {})
+        for at, values, defaults in ((dims or {}, {}, usual), *((at, values, SIZES) for at, values in variants)):
             if found and (inputs or against not in REFERENCES):
                 break  # what is given is for one run
             made = make_inputs(model.inputs, inputs, at, seed, defaults, model.needs)
+            same = {name: np.full_like(made.arrays[name], value) for name, value in values.items()}
+            made = replace(made, arrays={**made.arrays, **same})
             before = model.stats().forms
             got = model.run(made.arrays)
             ran = [new.sizes for old, new in zip(before, model.stats().forms, strict=True) if new.runs > old.runs]
@@ -143,14 +148,15 @@ def verify_bundle(
     return replace(found[0], variants=tuple(found[1:]))
 
 
-def _at_variants(model: Model, dims: Mapping[str, int]) -> list[dict[str, int]]:
-    """Sizes at which a run takes each variant, of those that have the sizes asked for."""
-    known = ({r.name: dims.get(r.name, r.most) for r in sizes} for sizes in model.variants)
-    return [
-        {**dims, **at}
-        for at, sizes in zip(known, model.variants, strict=True)
-        if all(r.least <= at[r.name] <= r.most for r in sizes)
-    ]
+def _at_variants(model: Model, dims: Mapping[str, int]) -> list[tuple[dict[str, int], dict[str, int]]]:
+    """Sizes, and values of inputs, at which a run takes each variant, of those that have the sizes asked for."""
+    found: list[tuple[dict[str, int], dict[str, int]]] = []
+    for case in model.variants:
+        sizes = [r for r in case if isinstance(r, SizeRange)]
+        at = {r.name: dims.get(r.name, r.most) for r in sizes}
+        if all(r.least <= at[r.name] <= r.most for r in sizes):
+            found.append(({**dims, **at}, {v.name: v.value for v in case if isinstance(v, InputValue)}))
+    return found
 
 
 def _check_reference(against: str) -> None:

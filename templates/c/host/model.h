@@ -357,6 +357,11 @@ TORSHC_API int32_t torshc_form_count(void);
 /* How many runs of this model or context took form `form`, of those that succeeded. */
 TORSHC_API int torshc_form_runs(torshc_model *model, int32_t form, uint64_t *runs);
 
+/* How many runs of this model or context had the sizes of form `form`, but other values of inputs than it takes for granted
+ * (--specialize "mask=1"), so that they took another; of those that succeeded. Values are looked at where tensors are in
+ * the processor's memory; those on a device count as others. */
+TORSHC_API int torshc_form_misses(torshc_model *model, int32_t form, uint64_t *runs);
+
 /* How often step `step` ran since the model was opened, and for how many nanoseconds in all. TORSHC_E_UNSUPPORTED
  * unless the library was compiled with profiling. */
 TORSHC_API int torshc_profile(torshc_model *model, int32_t step, uint64_t *calls, uint64_t *nanoseconds);

@@ -241,10 +241,56 @@ int t_take_form(int form, const torshc_tensor *inputs, int32_t count, int64_t *s
     return check_sizes(inputs, count, s);
 }
 
+int t_is_guarded(const int64_t *s) {
+    for (int32_t k = 0; k < P->guard_count; k++)
+        if (P->guard[k].form == s[P->form])
+            return 1;
+    return 0;
+}
+
+static uint64_t bytes_of(const torshc_tensor *x) {
+    uint64_t bytes = (uint64_t)t_tensor_bytes(x->dtype);
+    for (int32_t d = 0; d < x->ndim; d++)
+        bytes *= (uint64_t)x->shape[d];
+    return bytes;
+}
+
+/* Nobody waits for a card to tell what is in its memory. An array is one number throughout where it is equal to itself an
+ * element further on. */
+int t_is_throughout(const torshc_tensor *x, int64_t *value) {
+    const unsigned char *at = (const unsigned char *)x->data + x->byte_offset;
+    const size_t bytes = (size_t)bytes_of(x), size = (size_t)t_tensor_bytes(x->dtype);
+    if (x->device.type != TORSHC_CPU || !bytes)
+        return 0;
+    *value = t_integer(at, 0, x->dtype);
+    if (x->dtype.code == TORSHC_UINT && x->dtype.bits == 64 && *value == INT64_MAX)
+        return 0; /* or larger */
+    return !memcmp(at, at + size, bytes - size);
+}
+
+static int guards_hold(const torshc_tensor *inputs, int64_t form) {
+    for (int32_t k = 0; k < P->guard_count; k++) {
+        const t_guard *guard = &P->guard[k];
+        const torshc_tensor *x = &inputs[guard->input];
+        int64_t value;
+        if (guard->form == form && (!t_is_throughout(x, &value) ? bytes_of(x) : value != guard->value))
+            return 0;
+    }
+    return 1;
+}
+
+void t_pass_guards(const torshc_tensor *inputs, int64_t *s) {
+    if (!P->guard_count)
+        return;
+    while (s[P->form] && s[P->form] != P->loose && !guards_hold(inputs, s[P->form]))
+        s[P->form] = P->variant(s, (int32_t)s[P->form]);
+}
+
 int t_is_one(void) { return t_fault.left == 1 || t_fault.right == 1; }
 
 /* Binds the symbols to the inputs' dimensions, and to elements that are sizes, and checks every shape. Where sizes do not
- * fit the fast form of a model, but its loose one, they are for that; where they fit a variant of it, for the variant. */
+ * fit the fast form of a model, but its loose one, they are for that; where they fit a variant of it, for the variant.
+ * Values that this takes for granted are another matter: t_pass_guards(). */
 int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s) {
     int status;
     if (count != P->inputs)
@@ -270,7 +316,7 @@ int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s) {
         return check_sizes(inputs, count, s);
     if (!(status = t_take_form(0, inputs, count, s))) {
         if (P->variant)
-            s[P->form] = P->variant(s);
+            s[P->form] = P->variant(s, 0);
         return status;
     }
     const int is_one = t_is_one();

@@ -405,6 +405,7 @@ int t_frame_run(t_frame *f, const torshc_tensor *inputs, int32_t input_count, to
     memset(f->symbols, 0, sizeof *f->symbols * (size_t)P->places);
     T_TRY(t_bind(inputs, input_count, f->symbols));
     T_TRY(check(f, inputs, shown, outputs, output_count, spans));
+    t_pass_guards(inputs, f->symbols);
     int status = run_steps(f, inputs);
     const int64_t taken = P->form ? f->symbols[P->form] : 0;
     if (status == TORSHC_E_SHAPE && taken && taken != P->loose) /* sizes of the run itself do not fit the variant */

@@ -91,7 +91,8 @@ static int fill(torshc_model *m, const torshc_model *of, const torshc_options *o
         return status;
     t_take_weights(head);
     head->counters = calloc((size_t)P->steps + 1, sizeof *head->counters);
-    head->ran = allocate_apart(((size_t)P->forms + 1) * sizeof *head->ran);
+    head->ran = allocate_apart(2 * ((size_t)P->forms + 1) * sizeof *head->ran);
+    head->missed = head->ran + P->forms + 1;
     if (!head->counters || !head->ran)
         return t_fail(TORSHC_E_MEMORY, "no memory for %d counters", (int)P->steps);
     start_threads(head, options->threads);
@@ -237,6 +238,17 @@ int torshc_output_shape(const torshc_model *m, const torshc_tensor *inputs, int3
     return status;
 }
 
+/* The most of all forms that a run with these sizes may take, as values that a form takes for granted are not known. */
+static size_t most_workspace(const torshc_model *m, int64_t *s) {
+    size_t most = t_workspace_bytes(m, s);
+    while (t_is_guarded(s)) {
+        s[P->form] = P->variant(s, (int32_t)s[P->form]);
+        const size_t bytes = t_workspace_bytes(m, s);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 int torshc_workspace_size(const torshc_model *m, const torshc_tensor *inputs, int32_t count, size_t *bytes) {
     t_model *head = (t_model *)(uintptr_t)m;
     uint64_t was;
@@ -247,7 +259,7 @@ int torshc_workspace_size(const torshc_model *m, const torshc_tensor *inputs, in
         return t_fail(TORSHC_E_ARGUMENT, "torshc_workspace_size: bytes is NULL");
     status = ask(head, inputs, count, &was);
     if (!status)
-        *bytes = t_workspace_bytes(m, head->asked);
+        *bytes = most_workspace(m, head->asked);
     end_asking(head, was);
     return status;
 }
@@ -257,11 +269,16 @@ int torshc_workspace_size(const torshc_model *m, const torshc_tensor *inputs, in
 /* When a run began; nobody asks without a profile. */
 static uint64_t begin_run(const t_model *head) { return head->shared->observer ? t_now() : 0; }
 
-/* Counts a run that succeeded, by its sizes; within its lock. */
-static void count_run(t_model *head, const int64_t *s, uint64_t began) {
-    head->ran[P->form ? s[P->form] : 0]++;
+/* Counts a run that succeeded, by its sizes; within its lock. The forms before its own were for its sizes, but not for
+ * its values. */
+static void count_run(t_model *head, const int64_t *s, uint64_t began, const torshc_tensor *inputs) {
+    const int64_t form = P->form ? s[P->form] : 0;
+    head->ran[form]++;
+    if (P->guard_count && (!form || form != P->loose))
+        for (int32_t k = P->variant(s, 0); k && k != form; k = P->variant(s, k))
+            head->missed[k]++;
     if (head->shared->observer)
-        t_note_run(head->shared->observer, s, began);
+        t_note_run(head->shared->observer, s, began, inputs);
 }
 
 /* A script's results are its own; they are shown (`shown`), or copied to `outputs`. */
@@ -272,7 +289,7 @@ static int run_script(torshc_model *m, const torshc_tensor *inputs, int32_t coun
     const uint64_t began = begin_run(head);
     const int status = t_end_script(m, P->script->run(head->frame, inputs, count, shown, outputs, output_count));
     if (!status)
-        count_run(head, P->script->sizes(head->frame), began);
+        count_run(head, P->script->sizes(head->frame), began, inputs);
     pthread_mutex_unlock(&head->lock);
     return status;
 }
@@ -314,8 +331,10 @@ static int check_call(torshc_model *m, const torshc_tensor *inputs, int32_t inpu
     for (int32_t i = 0, k = P->inputs; i < P->outputs; i++, k++)
         if ((status = t_locate_on(m, head->tensor[k] = &outputs[i], "output", i, &head->span[k])))
             return status;
-    status = t_check_aliases(head->span, work);
-    return status ? status : check_workspace(work, t_workspace_bytes(m, head->symbols));
+    if ((status = t_check_aliases(head->span, work)))
+        return status;
+    t_pass_guards(inputs, head->symbols);
+    return check_workspace(work, t_workspace_bytes(m, head->symbols));
 }
 
 static int run_program(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, const torshc_tensor *outputs,
@@ -333,7 +352,7 @@ static int run_program(torshc_model *m, const torshc_tensor *inputs, int32_t inp
             head->shared->ranks->broken = 1; /* others wait for what this run would have sent */
     }
     if (!status)
-        count_run(head, head->symbols, began);
+        count_run(head, head->symbols, began, inputs);
     pthread_mutex_unlock(&head->lock);
     return status;
 }
@@ -360,18 +379,26 @@ int torshc_run(torshc_model *m, const torshc_tensor *inputs, int32_t input_count
 
 /* ---- what ran ---- */
 
-int torshc_form_runs(torshc_model *m, int32_t form, uint64_t *runs) {
-    const int status = t_check_alive(m, "torshc_form_runs");
+static int read_count(torshc_model *m, const char *what, int32_t form, int missed, uint64_t *runs) {
+    const int status = t_check_alive(m, what);
     if (status)
         return status;
     if (!runs || form < 0 || form >= torshc_form_count())
-        return t_fail(TORSHC_E_ARGUMENT, "torshc_form_runs: NULL argument, or form %d of %d", (int)form,
+        return t_fail(TORSHC_E_ARGUMENT, "%s: NULL argument, or form %d of %d", what, (int)form,
                       (int)torshc_form_count());
     t_model *head = head_of(m);
     pthread_mutex_lock(&head->lock);
-    *runs = head->ran[form];
+    *runs = (missed ? head->missed : head->ran)[form];
     pthread_mutex_unlock(&head->lock);
     return TORSHC_OK;
+}
+
+int torshc_form_runs(torshc_model *m, int32_t form, uint64_t *runs) {
+    return read_count(m, "torshc_form_runs", form, 0, runs);
+}
+
+int torshc_form_misses(torshc_model *m, int32_t form, uint64_t *runs) {
+    return read_count(m, "torshc_form_misses", form, 1, runs);
 }
 
 int torshc_profile(torshc_model *m, int32_t step, uint64_t *calls, uint64_t *nanoseconds) {

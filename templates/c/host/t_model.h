@@ -42,6 +42,7 @@ typedef struct {
     int threads;
     t_counter *counters; /* one for each step */
     uint64_t *ran;       /* how many runs took each form of the model */
+    uint64_t *missed;    /* how many a form was for whose values were others; behind `ran` */
     /* Arrays of a run, within its lock; they grow with the model, so no stack holds them. */
     int64_t *symbols; /* and sizes behind them */
     t_span *span;     /* inputs, then outputs */
@@ -80,8 +81,8 @@ void t_drop_weights(t_weights *weights);
  * NULL; NULL for nothing. */
 t_observer *t_observe(const char *path);
 
-/* Notes a run with these sizes, and when it began. */
-void t_note_run(t_observer *o, const int64_t *s, uint64_t began);
+/* Notes a run with these sizes and inputs, and when it began. */
+void t_note_run(t_observer *o, const int64_t *s, uint64_t began, const torshc_tensor *inputs);
 
 /* Writes the file; NULL does nothing. */
 void t_end_observing(t_observer *o);

@@ -1,7 +1,9 @@
-/* What runs see, for `torshc compile --observed`: sizes, how often, and how long such runs took in all.
+/* What runs see, for `torshc compile --observed`: sizes, how often, how long such runs took in all, and which inputs were
+ * one number throughout.
  *
  * An open model has a file, which it writes when it is closed, when the process ends, and now and then in between. The
- * text of several files adds up in any order: a line for each combination of sizes, with its runs and their nanoseconds. */
+ * text of several files adds up in any order: a line for each combination of sizes, with its runs and their nanoseconds,
+ * in how many of them inputs were looked at, and of each input a number and how many of these had it throughout. */
 #define _GNU_SOURCE
 #include "t_model.h"
 
@@ -16,8 +18,14 @@
 enum { FIRST_ROWS = 64, MOST_ROWS = 4096, TAIL = 64 };
 static const uint64_t EVERY = UINT64_C(20000000000); /* nanoseconds between two times that it writes */
 
+/* Inputs are looked at in the first runs with some sizes, and then in one of many: to look at one takes no longer than
+ * the run, which reads it too, so all of it is less than a hundredth of the time. */
+enum { LOOKS = 8, LOOK_EACH = 128, MOST_LOOKED = 16 };
+
 /* A row is the sizes of a run, then how many there were and the nanoseconds of all but the first, which reads weights and
- * memory that nobody touched before; one without runs is free. */
+ * memory that nobody touched before; one without runs is free. Behind these is in how many inputs were looked at, and of
+ * each that is, a number and how many times it had that throughout. */
+enum { RUNS, TIME, LOOKED, VALUES };
 struct t_observer {
     t_observer *next;
     atomic_int used;
@@ -37,7 +45,26 @@ static atomic_uint opened;
 
 /* ---- rows ---- */
 
-static size_t width(void) { return (size_t)P->symbols + 2; }
+/* Integers and truths, whose elements have bytes of their own. */
+static int is_looked_at(const t_port *port) {
+    const int code = port->dtype.code;
+    return (code == TORSHC_INT || code == TORSHC_UINT || code == TORSHC_BOOL) && port->dtype.bits >= 8;
+}
+
+/* The number of the first input from `i` on that is looked at, -1 for none; `k` were before it. */
+static int32_t next_looked_at(int32_t i, int32_t k) {
+    for (; i < P->inputs && k < MOST_LOOKED; i++)
+        if (is_looked_at(&P->input[i]))
+            return i;
+    return -1;
+}
+
+static size_t width(void) {
+    size_t values = 0;
+    for (int32_t i = next_looked_at(0, 0), k = 0; i >= 0; i = next_looked_at(i + 1, ++k))
+        values += 2;
+    return (size_t)P->symbols + VALUES + values;
+}
 
 /* The row of some sizes, or the free one where they would be. */
 static int64_t *find_row(int64_t *rows, size_t capacity, const int64_t *s) {
@@ -72,17 +99,22 @@ static int grow(t_observer *o) {
 /* ---- the file ---- */
 
 static void write_rows(const t_observer *o, FILE *file) {
-    fprintf(file, "torshc-profile 1\nmodel %s\nsizes", P->model);
+    fprintf(file, "torshc-profile 2\nmodel %s\nsizes", P->model);
     for (int32_t k = 0; k < P->symbols; k++)
         fprintf(file, P->symbol[k].kind == T_DIM ? " %d.%d" : " %d[%d]", (int)P->symbol[k].input,
                 (int)P->symbol[k].dim);
+    fputs("\ninputs", file);
+    for (int32_t i = next_looked_at(0, 0), k = 0; i >= 0; i = next_looked_at(i + 1, ++k))
+        fprintf(file, " %d", (int)i);
     fprintf(file, "\nothers %lld\n", (long long)o->others);
     for (size_t k = 0; k < o->capacity; k++) {
         const int64_t *row = o->rows + k * width();
         if (!row[P->symbols])
             continue;
-        fprintf(file, "%lld %lld", (long long)row[P->symbols], (long long)row[P->symbols + 1]);
+        fprintf(file, "%lld %lld", (long long)row[P->symbols + RUNS], (long long)row[P->symbols + TIME]);
         for (int32_t i = 0; i < P->symbols; i++)
+            fprintf(file, " %lld", (long long)row[i]);
+        for (size_t i = (size_t)P->symbols + LOOKED; i < width(); i++)
             fprintf(file, " %lld", (long long)row[i]);
         fputc('\n', file);
     }
@@ -162,7 +194,22 @@ t_observer *t_observe(const char *path) {
     return NULL;
 }
 
-void t_note_run(t_observer *o, const int64_t *s, uint64_t began) {
+/* Looks at the inputs of a run. A number that fewer than half of the runs had gives way to the one that this has. */
+static void look(int64_t *counts, const torshc_tensor *inputs) {
+    counts[LOOKED]++;
+    int64_t *value = counts + VALUES;
+    for (int32_t i = next_looked_at(0, 0), k = 0; i >= 0; i = next_looked_at(i + 1, ++k), value += 2) {
+        int64_t seen;
+        if (!t_is_throughout(&inputs[i], &seen))
+            continue;
+        if (value[1] && value[0] != seen && 2 * value[1] >= counts[LOOKED])
+            continue;
+        value[1] = value[1] && value[0] == seen ? value[1] + 1 : 1;
+        value[0] = seen;
+    }
+}
+
+void t_note_run(t_observer *o, const int64_t *s, uint64_t began, const torshc_tensor *inputs) {
     const uint64_t now = t_now();
     pthread_mutex_lock(&o->lock);
     int64_t *row = find_row(o->rows, o->capacity, s);
@@ -173,8 +220,11 @@ void t_note_run(t_observer *o, const int64_t *s, uint64_t began) {
         row = fresh ? find_row(o->rows, o->capacity, s) : row;
         o->count += (size_t)fresh;
         memcpy(row, s, (size_t)P->symbols * sizeof *s);
-        row[P->symbols]++;
-        row[P->symbols + 1] += P->device == TORSHC_CPU && !fresh ? (int64_t)(now - began) : 0;
+        int64_t *counts = row + P->symbols;
+        counts[RUNS]++;
+        counts[TIME] += P->device == TORSHC_CPU && !fresh ? (int64_t)(now - began) : 0;
+        if (counts[RUNS] <= LOOKS || counts[RUNS] % LOOK_EACH == 0)
+            look(counts, inputs);
     }
     o->changed = 1;
     if (now - o->written > EVERY)

@@ -144,6 +144,12 @@ typedef struct {
     int32_t trained; /* a weight of the model */
 } t_state;
 
+/* What a form takes for granted: all elements of an input are one number. */
+typedef struct {
+    int32_t form, input;
+    int64_t value;
+} t_guard;
+
 /* What the steps of a run get; each kind of target has its own. */
 typedef struct t_run t_run;
 
@@ -179,6 +185,7 @@ typedef struct {
     int32_t forms;       /* how many there are, where there are several: the fast one is 0, and its variants follow */
     int32_t rank, ranks; /* which of how many processes it is for; 0 ranks for a model that is whole */
     int32_t loose;       /* the one in which sizes of 1 broadcast; 0 for none */
+    int32_t recorded;    /* how many recordings of runs a card keeps; 0 for the usual number */
     const t_port *input, *output;
     const t_symbol *symbol;
     uint64_t interface_id;           /* of the manifest's names, types and dimensions */
@@ -203,9 +210,12 @@ typedef struct {
     int64_t (*arena)(const int64_t *s);           /* bytes */
     int64_t (*scratch)(const int64_t *s);         /* bytes a thread */
     int (*run)(const t_run *r, const int64_t *s); /* status: does what kernels found allow to go on? */
-    int32_t (*variant)(const int64_t *s);         /* the form for sizes that form 0 takes; NULL where that is 0 */
-    const t_script *script;                       /* or NULL, when `run` is all */
-    const t_script *const *scripts;               /* of each form; NULL where there is one form */
+    /* The first form behind `after` that is for sizes which form 0 takes, 0 for none; NULL without variants. */
+    int32_t (*variant)(const int64_t *s, int32_t after);
+    int32_t guard_count;
+    const t_guard *guard;
+    const t_script *script;         /* or NULL, when `run` is all */
+    const t_script *const *scripts; /* of each form; NULL where there is one form */
 } t_program;
 
 /* The model as it was compiled for processors with some instructions. Versions have the same inputs and outputs, and
@@ -244,6 +254,13 @@ int t_options(const torshc_options *given, torshc_options *options);
 int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s);
 /* Whether sizes that are bound fit a form, which the run then takes. */
 int t_take_form(int form, const torshc_tensor *inputs, int32_t count, int64_t *s);
+/* Whether a run of the form that sizes have taken has to look at values first. */
+int t_is_guarded(const int64_t *s);
+/* Takes the next form until values of inputs are what it takes for granted. */
+void t_pass_guards(const torshc_tensor *inputs, int64_t *s);
+/* Whether an input, of integers or truths and checked, is one number throughout, and which; one in a device's memory is
+ * not looked at, and one without elements has none. */
+int t_is_throughout(const torshc_tensor *x, int64_t *value);
 /* Whether a size of 1 is not what it was last found to have to be: the loose form says better what is wrong then. */
 int t_is_one(void);
 int t_check_outputs(const torshc_tensor *outputs, int32_t count, const int64_t *s);

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 
 // Host data goes through page-locked memory in pieces, so that copying a piece and moving the one before overlap.
-// Graphs are of runs whose symbols and addresses came before: of as many sets of tensors as callers take in turn.
+// Graphs are of runs whose symbols and addresses came before: of as many sets of tensors as callers take in turn, or of as
+// many sizes as a profile saw.
 enum { SLOTS = 8, GRAPHS = 32, KNOWN = 256 };
 static const size_t SLOT_BYTES = size_t(1) << 20;
 
@@ -53,7 +54,8 @@ struct t_device {
     cudaStream_t target;    // where launches go: `stream` or `recorder`
     t_slot slots[SLOTS];
     unsigned next;
-    t_graph graphs[GRAPHS];
+    t_graph *graphs;
+    int graph_count;
     t_graph *recording;
     bool graphs_allowed;
     uint64_t clock;

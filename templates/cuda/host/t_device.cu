@@ -112,6 +112,13 @@ int t_device_open(int32_t ordinal, void *stream, t_device **device) {
     if (!d)
         return t_fail(TORSHC_E_MEMORY, "no memory for a device");
     d->ordinal = ordinal;
+    const int recorded = t_the_program()->recorded;
+    d->graph_count = recorded ? recorded : GRAPHS;
+    d->graphs = (t_graph *)calloc((size_t)d->graph_count, sizeof *d->graphs);
+    if (!d->graphs) {
+        free(d);
+        return t_fail(TORSHC_E_MEMORY, "no memory for the graphs of a device");
+    }
     const int status = fill_device(d, stream);
     if (status)
         t_device_close(d);
@@ -126,8 +133,9 @@ void t_device_close(t_device *d) {
     t_current current(d->ordinal);
     if (d->own_stream && d->stream)  // the caller's may be gone; freeing memory has waited for it
         (void)cudaStreamSynchronize(d->stream);
-    for (int i = 0; i < GRAPHS; i++)
+    for (int i = 0; i < d->graph_count; i++)
         t_forget(&d->graphs[i]);
+    free(d->graphs);
     for (int32_t i = 0; i < d->mark_count; i++)
         (void)cudaEventDestroy(d->marks[i]);
     for (int i = 0; i < SLOTS; i++) {

@@ -40,7 +40,7 @@ void t_forget(t_graph *graph) {
 static t_graph *find_graph(t_device *d, const int64_t *key, int32_t count) {
     t_graph *oldest = &d->graphs[0];
     d->clock++;
-    for (int i = 0; i < GRAPHS; i++) {
+    for (int i = 0; i < d->graph_count; i++) {
         t_graph *graph = &d->graphs[i];
         if (graph->key && graph->count == count && !memcmp(graph->key, key, (size_t)count * sizeof *key)) {
             graph->used = d->clock;

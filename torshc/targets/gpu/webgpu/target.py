@@ -53,6 +53,7 @@ class WebGpuTarget(GridTarget):
     title = "WGSL for WebGPU, in browsers and natively"
     suffix = ".wgsl"
     device = 15
+    guards = False  # a page chooses a form by sizes
     toolchain = WebGpuToolchain()
     search = ("webgpu", "gpu", "c")
     preludes = ()
