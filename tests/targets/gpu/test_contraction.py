@@ -285,6 +285,59 @@ def test_floats_by_groups(monkeypatch: pytest.MonkeyPatch, tile: Tf32GroupTile, 
     close(found, np.maximum(left.astype(np.float64) @ other.astype(np.float64) + bias, 0), tolerance)
 
 
+@pytest.mark.parametrize("splits", [1, 3, 12])
+@pytest.mark.parametrize("tile", [*TF32_GROUP_TILES, *(replace(t, products=1) for t in TF32_GROUP_TILES)], ids=str)
+def test_floats_across_the_sum_by_groups(monkeypatch: pytest.MonkeyPatch, tile: Tf32GroupTile, splits: int) -> None:
+    """Both factors are turned on their way: ragged tiles, a short last stage, more tiles than blocks, no copies."""
+    forced(monkeypatch, tile, splits)
+    monkeypatch.setattr(type(tile), "blocks", 3)
+    maker = Maker()
+    b, m, k, n = 2, tile.m + 8, 7 * tile.k - 12, tile.n + 8
+    left, other, bias = (random(RNG, s) for s in ((b, m, k), (b, k, n), (n,)))
+    product = maker.add("MatMul", maker.input(b, m, k, layout=(0, 2, 1)), maker.input(b, k, n))
+    out = maker.add("Relu", maker.add("Add", product, maker.constant(bias)))
+    program = GridProgram(maker.output(out), target=HOPPER)
+    joined = joins(HOPPER.machine.device, tile, splits) or splits == 1
+    assert templates(program) == ["contraction_group", *(["map"] * (not joined))]
+    (found,) = program.run(left, other)
+    # As in the test before.
+    tolerance = 1e-6 if tile.products == 3 else 2.0**-10
+    expected = left.astype(np.float64) @ other.astype(np.float64) + bias
+    close(found, np.maximum(expected, 0), tolerance)
+
+
+@pytest.mark.parametrize("products", [1, 3])
+@pytest.mark.parametrize(
+    ("x", "w", "strides", "pads", "dilations"),
+    [
+        ((33, 32, 5, 4), (72, 32, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
+        ((5, 36, 6, 5), (40, 36, 1, 1), (1, 1), (0, 0, 0, 0), (1, 1)),
+        ((34, 24, 7, 6), (16, 24, 3, 2), (2, 3), (1, 0, 2, 1), (1, 2)),
+        ((6, 64, 9, 8), (24, 64, 1, 1), (2, 2), (0, 0, 0, 0), (1, 1)),
+    ],
+    ids=str,
+)
+def test_gradients_of_weights_by_groups(
+    monkeypatch: pytest.MonkeyPatch, x: Ints, w: Ints, strides: Ints, pads: Ints, dilations: Ints, products: int
+) -> None:
+    """Pixels of many pictures and the gradients there, neither of which lies along the sum."""
+    forced(monkeypatch, replace(TF32_GROUP_TILES[1], products=products), 2)
+    attributes: dict[str, Any] = {"strides": strides, "pads": tuple(map(const, pads)), "dilations": dilations, "group": 1}
+    maker, layout = Maker(), (0, 2, 3, 1)
+    size = maker.add("Conv", maker.input(*x), maker.input(*w), **attributes).type.static_shape
+    assert size is not None
+    data, gradient = random(RNG, x), random(RNG, size)
+    maker = Maker()
+    made = maker.add(
+        "ConvWeights", maker.input(*x, layout=layout), maker.input(*size, layout=layout),
+        domain="torshc", shape=tuple(map(const, w)), layout=layout, **attributes,
+    )  # fmt: skip
+    program = GridProgram(maker.output(made), target=HOPPER)
+    assert templates(program) == ["contraction_group"]
+    expected = weights_gradient(gradient, data, w, strides, pads, dilations, 1)
+    close(program.run(data, gradient)[0], expected, 2.0**-10 if products == 1 else 1e-6)
+
+
 @pytest.mark.parametrize("signs", ["both", "positive"])
 def test_sums_of_tf32_are_as_exact_as_of_f32(monkeypatch: pytest.MonkeyPatch, signs: str) -> None:
     """Against f64, with tensor cores that round toward zero; one product of tf32 alone is far from it."""

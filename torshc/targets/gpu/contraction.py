@@ -391,9 +391,10 @@ def _lower_tiles(
     cuts = _choose(machine, kinds, p, sizes)
     along: Sequence[bool] = ()
     if any(isinstance(c.tile, Tf32GroupTile) for c in cuts):
-        along = [_runs_along(e, p.k[-1], storage) for e in (p.first, p.second)]
-        if not along[0] or not (along[1] or (sizes[1] or 0) >= COPIED):
+        runs = [_runs_along(e, p.k[-1], storage) for e in (p.first, p.second)]
+        if any(runs) and not (runs[0] and (runs[1] or (sizes[1] or 0) >= COPIED)):
             return _lower_tiles(group, node, p, storage, single, number)
+        along = runs if any(runs) else ()
     *_, kernels = _factors(group, p, storage, number, along)
     size = p.sizes[sizes.index(None)] if len(cuts) > 1 else const(0)
     for c in cuts:
@@ -508,6 +509,8 @@ def _make_tiled(
     ]
     if None in factors:
         return None
+    if isinstance(tile, Tf32GroupTile) and factors[1] is not None:
+        tile = replace(tile, across=not factors[1].along_k)
     flat = flat[4:]
     rows, columns = (product([x.args[0] for x in axes]) for axes in (m, n))
     tiles = product([x.args[0] for x in batch]) * ceil_div(rows, tile.m) * ceil_div(columns, tile.n)

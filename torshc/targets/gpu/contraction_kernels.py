@@ -144,12 +144,12 @@ class GroupMmaKernel(MmaKernel):
     def is_served(self) -> bool:
         """Whether tiles can be brought: by the card, or by threads in packets that they share evenly.
 
-        Tensor cores read tf32 along the sum only.
+        Factors of tf32 lie both along the sum, or both across it.
         """
         assert isinstance(self.tile, GroupTile)
         packet = self.tile.packet
-        if isinstance(self.tile, Tf32GroupTile):
-            return all(f.along_k and f.packet == packet for f in (self.a, self.b))
+        if isinstance(self.tile, Tf32GroupTile) and self.a.along_k != self.b.along_k:
+            return False
         return all(
             name in self.copied or (f.packet == packet and (f.along_k or self.loaders % (size // packet) == 0))
             for name, f, size in (("a", self.a, self.tile.m), ("b", self.b, self.tile.n))

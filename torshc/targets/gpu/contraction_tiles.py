@@ -295,6 +295,11 @@ class GroupTile:
         return 16 // self.element
 
     @property
+    def block(self) -> int:
+        """Bytes of a stage's lines across the sum, 128 bytes of each: what a copy brings of a factor that lies so."""
+        return 128 * self.k
+
+    @property
     def rate(self) -> float:
         return TENSOR_SM * self.worth
 
@@ -348,13 +353,16 @@ class Tf32GroupTile(GroupTile):
 
     The first factor's are made in registers. For the second's there are four more warps, which round a tile where it
     lies, or leave beside it what is lost when tensor cores read it as tf32. Sums of 32 terms of two tf32 are made on
-    tensor cores and added to the rest by the plain units.
+    tensor cores and added to the rest by the plain units. As tensor cores read tf32 along the sum only, factors that lie
+    across it are turned: the first when registers are filled, the second by those four warps, to memory of its own.
 
     Attributes:
         products: of tf32 for each of f32: 1, or 3 for the accuracy of f32.
+        across: whether both factors lie across the sum.
     """
 
     products: int = 3
+    across: bool = False
 
     k: ClassVar[int] = 32
     element: ClassVar[int] = 4
@@ -372,7 +380,7 @@ class Tf32GroupTile(GroupTile):
 
     @property
     def stage(self) -> int:
-        return self.element * self.k * (self.m + self.n * (2 if self.products == 3 else 1))
+        return self.element * self.k * (self.m + self.n * (1 + (self.products == 3) + self.across))
 
 
 # What these are worth, and the clocks of their estimate, are fitted to 110 times of products and convolutions of 16-bit
