@@ -61,7 +61,7 @@ def test_a_kernel_that_waits_takes_time_from_the_end_of_those_before_it(capsys: 
     made = {"symbol": "ka", "template": "map.j2", "ops": ["Relu"], "flops": 0, "bytes": 8_600_000}
     profile = Profile.of(_Recorded(events), lambda: None, {"kernels": [made]}, runs=1)
     assert profile.times == {"ka": 10, "kb": 5, "Memset ": 1} and profile.whole == 16
-    profile.show("tf32")
+    profile.show("tf32", 15)
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "0.02 ms of kernels in 3 launches" and shown[2].split()[:5] == ["ka", "map.j2", "1", "10", "2"]
 

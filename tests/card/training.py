@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import torshc
 
 from .networks import CLASSES, NETWORKS, network
@@ -34,7 +36,6 @@ _MODES = {"eager": None, "compiled": "reduce-overhead"}
 _BYTES = 4.3e6  # a microsecond: what copies of an H200 move
 _FLOPS = {"f32": 130e6, "tf32": 400e6, "bf16": 800e6, "plain": 50e6}  # a microsecond
 _TENSOR = ("contraction_group", "contraction_mma", "tf32", "wgmma")
-_MOST = 15  # kernels that are shown
 
 
 def training(options: argparse.Namespace, folder: Path, until: float) -> int:
@@ -49,7 +50,11 @@ def training(options: argparse.Namespace, folder: Path, until: float) -> int:
     print(f"\ntraining in {options.precision}: {len(names)} compiled in {time.monotonic() - began:.0f} s", flush=True)
     for name in names:
         print(f"\n{name}: {built[name].fault or f'compiled in {built[name].seconds:.0f} s'}"[:1000], flush=True)
-        ended = 1 if built[name].fault else _apart(_measure, name, folder / f"{name}.tsc", options.precision)
+        ended = (
+            1
+            if built[name].fault
+            else _apart(_measure, name, folder / f"{name}.tsc", options.precision, options.kernels)
+        )
         faults += bool(ended)
     print(flush=True)
     for name in names:  # last, as it takes longest
@@ -75,14 +80,14 @@ def _begin(work: Callable[..., None], name: str, *arguments: Any) -> None:
     work(name, *arguments)
 
 
-def _measure(name: str, bundle: Path, precision: str) -> None:
+def _measure(name: str, bundle: Path, precision: str, kernels: int) -> None:
     """Prints what a network's step does, ours and PyTorch's eager way."""
     torch = _torch(precision)
     x, target = _batch(torch, name)
     right = _gradients(torch, network(name).cuda().double(), x.double(), target, "f64")
     eager = _errors(_gradients(torch, network(name).cuda(), x, target, precision), right)
     print(f"{name:13} eager: loss off by {eager[0]:.0e}, gradients by {eager[1]:.0e}")
-    _our_step(torch, name, bundle, x, target, right, precision)
+    _our_step(torch, name, bundle, x, target, right, precision, kernels)
     _torch_step(name, precision, "eager")
 
 
@@ -145,8 +150,10 @@ def _batch(torch: Any, name: str) -> tuple[Any, Any]:
 Gradients = tuple[float, Mapping[str, Any]]
 
 
-def _our_step(torch: Any, name: str, bundle: Path, x: Any, target: Any, right: Gradients, precision: str) -> None:
-    """Prints the errors of our step, its milliseconds and gigabytes, and where its time goes."""
+def _our_step(
+    torch: Any, name: str, bundle: Path, x: Any, target: Any, right: Gradients, precision: str, kernels: int
+) -> None:
+    """Prints the errors of our step, milliseconds, gigabytes, where its time goes, and whether states are kept."""
     torch.cuda.empty_cache()
     free = torch.cuda.mem_get_info()[0]
     model = torshc.load(bundle, device=0, stream=torch.cuda.current_stream())
@@ -163,7 +170,25 @@ def _our_step(torch: Any, name: str, bundle: Path, x: Any, target: Any, right: G
     errors = _errors((float(loss), moments), right)
     print(f"{name:13} ours: loss off by {errors[0]:.0e}, gradients by {errors[1]:.0e}")
     print(f"{name:13} ours {calls(torch, step, 1.0):.2f} ms, {gigabytes:.2f} GB")
-    Profile.of(torch, step, json.loads((bundle / "manifest.json").read_text())).show(precision)
+    Profile.of(torch, step, json.loads((bundle / "manifest.json").read_text())).show(precision, kernels)
+    print(f"{name:13} states {_kept(torch, model, bundle, step, loss)}")
+
+
+def _kept(torch: Any, model: Any, bundle: Path, step: Callable[[], Any], loss: Any) -> str:
+    """Whether a model goes on from its saved states as it went on itself, bit by bit."""
+    path, losses = bundle.with_suffix(".states"), list[float]()
+    model.save_state(path)
+    saved = model.state_dict()
+    for _ in range(2):
+        model.load_state(path)
+        loaded = model.state_dict()
+        step()
+        torch.cuda.synchronize()
+        losses.append(float(loss))
+    path.unlink()
+    same = saved.keys() == loaded.keys() and all(np.array_equal(v, loaded[n], equal_nan=True) for n, v in saved.items())
+    next_losses = "alike" if losses[0] == losses[1] else f"DIFFERENT: {losses}"
+    return f"saved and loaded {'alike' if same else 'DIFFERENT'}, losses of the next step {next_losses}"
 
 
 def _gradients(torch: Any, made: Any, x: Any, target: Any, precision: str) -> Gradients:
@@ -240,13 +265,13 @@ class Profile:
             end = max(end, last)
         return cls(times, counts, {k["symbol"]: k for k in manifest["kernels"]}, sum(times.values()))
 
-    def show(self, precision: str) -> None:
+    def show(self, precision: str, most: int) -> None:
         """The kernels that take most time, and the sums by template."""
         floors = {s: self._floor(s, precision) for s in self.times}
         launches = sum(self.counts.values())
         print(f"{self.whole / 1e3:.2f} ms of kernels in {launches:.0f} launches", flush=True)
         print(f"{'kernel':15}{'':19}{'n':>4}{'us':>8}{'floor':>8}{'MB':>8}{'GF':>7}  operators")
-        for symbol in sorted(self.times, key=lambda s: -self.times[s])[:_MOST]:
+        for symbol in sorted(self.times, key=lambda s: -self.times[s])[:most]:
             kernel = self.kernels.get(symbol, {})
             shown = " ".join(kernel.get("ops", ()))[:40]
             flops, moved = ((kernel.get(n) or 0) for n in ("flops", "bytes"))

@@ -322,7 +322,12 @@ def test_gradients_of_weights_by_groups(
 ) -> None:
     """Pixels of many pictures and the gradients there, neither of which lies along the sum."""
     forced(monkeypatch, replace(TF32_GROUP_TILES[1], products=products), 2)
-    attributes: dict[str, Any] = {"strides": strides, "pads": tuple(map(const, pads)), "dilations": dilations, "group": 1}
+    attributes: dict[str, Any] = {
+        "strides": strides,
+        "pads": tuple(map(const, pads)),
+        "dilations": dilations,
+        "group": 1,
+    }
     maker, layout = Maker(), (0, 2, 3, 1)
     size = maker.add("Conv", maker.input(*x), maker.input(*w), **attributes).type.static_shape
     assert size is not None

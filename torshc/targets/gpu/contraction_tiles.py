@@ -353,8 +353,8 @@ class Tf32GroupTile(GroupTile):
 
     The first factor's are made in registers. For the second's there are four more warps, which round a tile where it
     lies, or leave beside it what is lost when tensor cores read it as tf32. Sums of 32 terms of two tf32 are made on
-    tensor cores and added to the rest by the plain units. As tensor cores read tf32 along the sum only, factors that lie
-    across it are turned: the first when registers are filled, the second by those four warps, to memory of its own.
+    tensor cores and added to the rest by the plain units. As tensor cores read tf32 along the sum only, factors that
+    lie across it are turned: the first when registers are filled, the second by those four warps, to memory of its own.
 
     Attributes:
         products: of tf32 for each of f32: 1, or 3 for the accuracy of f32.
