@@ -17,6 +17,7 @@ class Feature(Enum):
     CONVOLUTION_WEIGHTS = "gradients of the weights of convolutions, of f32"
     HALF_PRODUCTS = "products, convolutions and attention of f16 and bf16"
     INT4_WEIGHTS = "products of few rows of f16 with weights of 4 bits, two to a byte"
+    LONG_SUMS = "sums over dimensions that lie apart in memory, in pieces that are as many as it needs"
     NARROW_WEIGHTS = "products of f32 with weights of i8 that have scales"
     ROTARY_POSITIONS = "rotary positions, no slower than as operators of their parts"
 

@@ -31,6 +31,7 @@ class Policy:
         rules: those that hold for it.
         max_buffers: most buffers of a kernel, where the target has a limit; else 0.
         horizontal_fusion: whether small kernels that do not need each other are one launch.
+        shared_rows: whether reductions over the rows of one value are one kernel, though neither needs the other.
         states: how many states a product's kernel may update at most, in a training step; None for any number.
     """
 
@@ -38,6 +39,7 @@ class Policy:
     rules: tuple[FusionRule, ...]
     max_buffers: int = 0
     horizontal_fusion: bool = False
+    shared_rows: bool = False
     states: int | None = None
 
     @classmethod

@@ -71,6 +71,7 @@ def _job_of(options: CompileOptions) -> Job:
         policy_of(options, pipeline),
         max_buffers=kind.max_buffers,
         horizontal_fusion=kind.horizontal_fusion,
+        shared_rows=kind.shared_rows,
         states=kind.states,
     )
     isa, archs = resolve(options.mcpu, options.triple), kind.toolchain.archs(options)

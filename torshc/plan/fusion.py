@@ -7,7 +7,8 @@ group: whoever reads through one folds its index arithmetic.
 
 `Fuser._refusal` decides about a node and the group that makes one of its operands, and gives the code of the first
 reason that it finds, a key of :data:`torshc.plan.group.REASONS`. `torshc explain` shows those that hold in the end
-(:func:`torshc.explain.rules.standing`). Nodes of which neither reads the other are never asked about.
+(:func:`torshc.explain.rules.standing`). Nodes of which neither reads the other are never asked about; in the end
+reductions over the rows of one value are joined where the target wants that (`Policy.shared_rows`).
 """
 
 from __future__ import annotations
@@ -58,6 +59,37 @@ class Fuser:
                 self._join_producers(node, force=True)
         for node in nodes:
             self._join_producers(node, force=False)
+        if self.permits.policy.shared_rows and not self.permits.policy.off:
+            self._join_reductions()
+
+    def _join_reductions(self) -> None:
+        """Join reductions over the rows of one value of which neither needs the other, so that it is read once."""
+        first: dict[tuple[Value, Space], Node] = {}
+        for node in self.graph.nodes:
+            own = self.group_of.get(node)
+            space = row_space(own) if own is not None and own.kind == "row" else None
+            if node.op.family != "reduce" or own is None or space is None:
+                continue
+            for value in dict.fromkeys(b for n in own.nodes for v in n.operands for b in bases(v)):
+                if value.shape != space[0] or value.producer in own.nodes:
+                    continue
+                source = self.group_of[first.setdefault((value, space), node)]
+                if source is not own and self._stand_apart(source, own):
+                    self._merge(source, own, None)
+                    break
+
+    def _stand_apart(self, source: Group, own: Group) -> bool:
+        """Whether neither of two groups of reductions needs the other, and one kernel may compute both."""
+        nodes = {*source.nodes, *own.nodes}
+        if self.permits.apart(source.nodes, own.nodes) is not None:
+            return False
+        most = self.permits.policy.max_buffers
+        if (most and self._buffers(nodes) > most) or self.permits.refusal([*nodes], 0, False) is not None:
+            return False
+        if self._find_reached(nodes, None) is None or self._strays(nodes, _row_shapes(nodes)):
+            return False
+        pairs = (source, own), (own, source)
+        return not any(a in self._feeders(b) or self._would_cycle(a, b) for a, b in pairs)
 
     def _join_producers(self, node: Node, force: bool) -> None:
         """Join the groups of the operands, latest first; a node with its own kernel kind joins none."""
@@ -288,11 +320,12 @@ class Fuser:
         return False
 
     def _stores_beside(self, node: Node, base: Value, source: Group, own: Group) -> bool:
-        """Whether a heavy node's kernel would store a result beside what it is computed of.
+        """Whether the kernel of a heavy node or of windows would store a result beside what it is computed of.
 
         Readers that cannot join may as well read the latter, as sums of a normalisation's gradient do.
         """
-        if source.anchor is None or any(n.op.family != "pointwise" for n in own.nodes):
+        windows = source.kind == "row" and row_space(source) is None
+        if not (source.anchor is not None or windows) or any(n.op.family != "pointwise" for n in own.nodes):
             return False
         readers = self.users.get(node.output, ())
         if not readers or node.output in self.outputs or not self._is_wanted(base, {*source.nodes, *own.nodes}):

@@ -108,6 +108,7 @@ class Target(ABC):
         explicit_bindings: whether a kernel's arguments are ranges of memory, of known sizes, that must not overlap.
         max_buffers: most buffers that a kernel may have; 0 for any number.
         horizontal_fusion: whether small kernels that do not need each other are one launch.
+        shared_rows: whether reductions over the rows of one value are one kernel, though neither needs the other.
         states: how many states a product's kernel may update at most, in a training step; None for any number.
         browser: whether browsers run its kernels.
         options: fields of CompileOptions that it uses, of those that not all targets use.
@@ -135,6 +136,7 @@ class Target(ABC):
     explicit_bindings: ClassVar[bool] = False
     max_buffers: ClassVar[int] = 0
     horizontal_fusion: ClassVar[bool] = False
+    shared_rows: ClassVar[bool] = False
     states: ClassVar[int | None] = None
     browser: ClassVar[bool] = False
     options: ClassVar[frozenset[str]] = frozenset({"mcpu"})

@@ -27,7 +27,7 @@ from ..core.composite import Formula
 from ..core.functions import equal, exp, log, reciprocal, reduce_l1, reduce_l2, sqrt, where
 from ..core.gradient import Backward, as_shape, gradient_of
 from ..core.pointwise import compute
-from ..core.scalar import Scalar, element
+from ..core.scalar import Scalar, element, maximum
 from ..core.source import SourceNode, Unsupported
 from ..core.tensor import Axes, Tensor, apply_op
 from ..math.expression import Expression, argument
@@ -273,9 +273,7 @@ class BatchNormalizationTraining(Formula):
 
     def formula(self, x: Tensor, scale: Tensor, bias: Tensor, *running: Tensor) -> list[Tensor]:
         wide, share = _stash(x), 1.0 / element(_elements_of_a_channel(x), F64)
-        mean = _scaled(_channel_sums(wide), share)
-        centred = wide - mean  # of the variance alone, so that no kernel stores it
-        variance = _scaled(_channel_sums(centred * centred), share)
+        mean, variance = _statistics(wide, share)
         factor = _channels(scale, x.rank).cast(wide.dtype) * reciprocal(sqrt(variance + self.epsilon))
         y = _affine(wide, factor, _channels(bias, x.rank).cast(wide.dtype) - mean * factor).cast(x.dtype)
         batch = [as_shape(v, x.shape[1:2]) for v in (mean, variance)]
@@ -314,6 +312,28 @@ def _batch_gradient(op: BatchNormalizationTraining, at: Backward) -> list[Tensor
     kept = [None if g_moved is None else g_moved * op.momentum for g_moved in moved]
     by_channel = [as_shape(v, scale.shape).cast(to.dtype) for v, to in ((along, scale), (down, bias))]
     return [slope.cast(x.dtype), *by_channel, *kept]
+
+
+def _statistics(x: Tensor, share: Scalar) -> tuple[Tensor, Tensor]:
+    """Mean and variance of each channel, both from sums over the differences from its first element.
+
+    With d these differences the variance is mean(d^2) - mean(d)^2, which both come from one pass over memory. It has
+    the rounding error of its sums times 1 + ((mean - first) / deviation)^2, and a first element is some deviations off
+    the mean.
+    Where there may be no first element, the second pass is over the differences from the mean.
+    """
+    if not all(as_int(d) for k, d in enumerate(x.shape) if k != 1):
+        mean = _scaled(_channel_sums(x), share)
+        centred = x - mean  # of the variance alone, so that no kernel stores it
+        return mean, _scaled(_channel_sums(centred * centred), share)
+    first = x.slice((const(0),) * x.rank, tuple(d if k == 1 else const(1) for k, d in enumerate(x.shape)))
+    a, b = (Scalar(argument(k, x.dtype)) for k in range(2))
+    moved, squares = (
+        _scaled(_channel_sums(apply_op(Expression(e.expr, x.dtype), x, first)), share)
+        for e in (a - b, (a - b) * (a - b))
+    )
+    variance = Expression(maximum(a - b * b, element(0.0, x.dtype)).expr, x.dtype)
+    return first + moved, apply_op(variance, squares, moved)
 
 
 def _channel_sums(x: Tensor) -> Tensor:

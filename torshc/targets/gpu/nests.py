@@ -14,7 +14,7 @@ from ...expr import Expr, acc, as_int, axis, load, product
 from ...graph import Value
 from ...kernels.base import Kernel, Store, Temporary
 from ...kernels.generic import lower_generic
-from ...kernels.heavy import row_major
+from ...kernels.heavy import row_major, traffic
 from ...kernels.machine import Device
 from ...kernels.nest import KEEP_ALL, Accumulator, MapKernel, RowKernel, Stage, lower_nest
 from ...plan.group import Group
@@ -185,6 +185,7 @@ def _cut(
         kernel,
         buffers=tuple(args.list),
         tasks=kernel.tasks * piece.args[0],
+        nbytes=traffic(args.list, ()),
         stages=(stage,),
         element=(),
         row=tuple(stores),

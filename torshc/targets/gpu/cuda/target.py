@@ -82,10 +82,13 @@ class CudaTarget(GridTarget):
     options = frozenset({"arch", "mcpu", "scheduler", "train", "tuning_records"})
     tunable = True
     horizontal_fusion = True
+    shared_rows = True
     states = 2  # an update of more waits for memory, which the few warps of a product's kernel cannot keep busy
     precisions = frozenset(PRECISIONS)
     step_precisions = frozenset({"f32", "tf32", "bf16"})  # f16 has no room for small gradients
-    features = GridTarget.features | {Feature.CACHED_ATTENTION, Feature.CONVOLUTION_WEIGHTS, Feature.INT4_WEIGHTS}
+    features = GridTarget.features | {
+        Feature.CACHED_ATTENTION, Feature.CONVOLUTION_WEIGHTS, Feature.INT4_WEIGHTS, Feature.LONG_SUMS,
+    }  # fmt: skip
     search = ("cuda", "gpu", "c")
     preludes = ("cuda", "gpu")
     host = replace(
