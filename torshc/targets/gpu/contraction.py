@@ -61,6 +61,7 @@ MANY = 32768  # results that keep a device busy with a thread for each
 SHORT = 64  # terms of a sum that one thread may as well add up
 EXACT = 64  # terms from which on sums of tf32 are as exact as those of f32, whose own rounding grows
 PACKET_BYTES = 16  # of neighbours that a thread reads at once; f64 are read four at a time all the same
+FEW_ROWS = 64  # half of those of most tiles
 COPIED = 1024  # rows from which on the other factor may as well be copied, to lie as it is read
 GROUPED = {"conv": 1, "conv_transpose": 1, "conv_weights": 0}  # dimension of the results that groups share
 PARTS = "parts"  # axis of the pieces of sums
@@ -280,6 +281,13 @@ def _turn(p: Problem, innermost: Expr | None) -> Problem:
     return replace(p, first=p.second, second=p.first, m=p.n, n=p.m)
 
 
+def _with_more_rows(p: Problem) -> Problem:
+    """Few rows by more columns turned, as tiles of groups of warps have at least as many rows as columns."""
+    m, n = (as_int(s) for s in p.sizes[1:3])
+    few = m is not None and n is not None and m <= FEW_ROWS < n
+    return replace(p, first=p.second, second=p.first, m=p.n, n=p.m) if few else p
+
+
 # ---- kernels --------------------------------------------------------------------------------------------------------
 
 
@@ -384,6 +392,8 @@ def _lower_tiles(
     group: Group, node: Node, p: Problem, storage: Mapping[Value, Storage], machine: Machine, number: int
 ) -> list[Kernel] | None:
     """The tiled kernels, and where sums are cut into pieces those that join them; of several, sizes choose one."""
+    if node.op.family == "conv_weights" and machine.device.groups:
+        p = _with_more_rows(p)
     buffers, terms, _ = _factors(group, p, storage, number)
     kinds = {buffers.list[t.buffer].dtype for t in terms}
     sizes = [as_int(s) for s in p.sizes]
@@ -535,6 +545,14 @@ def _make_tiled(
     )
 
 
+def _as_stored(axes: Sequence[Expr], stores: Sequence[Store]) -> list[Expr]:
+    """Axes in the order in which results lie in memory, as each is stored once and perhaps updates several states."""
+    parts = strides_along(stores[0].offset, axes) if stores else None
+    steps = [] if parts is None else [as_int(s) for s in parts[0]]
+    known = {a: s for a, s in zip(axes, steps, strict=False) if s is not None}
+    return sorted(axes, key=lambda a: -known[a]) if len(known) == len(axes) else list(axes)
+
+
 def _sums(
     group: Group, node: Node, p: Problem, to: Temporary | None, splits: int, storage: Mapping[Value, Storage]
 ) -> Kernel:
@@ -550,7 +568,7 @@ def _sums(
             total = total + piece if k else piece
     result = substitute(p.result, {acc("acc", p.dtype): total})
     stores = finish(group, node, result, p.space.index, buffers)
-    axes, stores = join_stores(list(p.space.axes), stores)
+    axes, stores = join_stores(_as_stored(p.space.axes, stores), stores)
     points = product([a.args[0] for a in axes])
     return MapKernel(
         buffers=tuple(buffers.list),
