@@ -19,6 +19,7 @@ from torshc.targets.gpu.contraction_tiles import (
     GROUP_TILES,
     MMA_TILES,
     TF32_GROUP_TILES,
+    TF32_SINGLE_TILES,
     TF32_TILES,
     TILES,
     AnyTile,
@@ -259,7 +260,7 @@ def test_floats_as_two_tf32(monkeypatch: pytest.MonkeyPatch, tile: AnyTile, spli
 
 @pytest.mark.parametrize("splits", [1, 3, 12])
 @pytest.mark.parametrize("right", [False, True])
-@pytest.mark.parametrize("tile", [*TF32_GROUP_TILES, replace(TF32_GROUP_TILES[0], products=1)], ids=str)
+@pytest.mark.parametrize("tile", [*TF32_GROUP_TILES, TF32_SINGLE_TILES[0]], ids=str)
 def test_floats_by_groups(monkeypatch: pytest.MonkeyPatch, tile: Tf32GroupTile, right: bool, splits: int) -> None:
     """A batch, ragged tiles, a short last stage, more tiles than blocks; what does not lie along the sum is copied."""
     forced(monkeypatch, tile, splits)
@@ -286,7 +287,7 @@ def test_floats_by_groups(monkeypatch: pytest.MonkeyPatch, tile: Tf32GroupTile, 
 
 
 @pytest.mark.parametrize("splits", [1, 3, 12])
-@pytest.mark.parametrize("tile", [*TF32_GROUP_TILES, *(replace(t, products=1) for t in TF32_GROUP_TILES)], ids=str)
+@pytest.mark.parametrize("tile", [*TF32_GROUP_TILES, *TF32_SINGLE_TILES], ids=str)
 def test_floats_across_the_sum_by_groups(monkeypatch: pytest.MonkeyPatch, tile: Tf32GroupTile, splits: int) -> None:
     """Both factors are turned on their way: ragged tiles, a short last stage, more tiles than blocks, no copies."""
     forced(monkeypatch, tile, splits)

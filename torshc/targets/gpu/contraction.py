@@ -398,10 +398,10 @@ def _lower_tiles(
     kinds = {buffers.list[t.buffer].dtype for t in terms}
     sizes = [as_int(s) for s in p.sizes]
     single = replace(machine, device=replace(machine.device, groups=False))
-    cuts = _choose(machine, kinds, p, sizes)
+    runs = [_runs_along(e, p.k[-1], storage) for e in (p.first, p.second)]
+    cuts = _choose(machine, kinds, p, sizes, across=not any(runs))
     along: Sequence[bool] = ()
     if any(isinstance(c.tile, Tf32GroupTile) for c in cuts):
-        runs = [_runs_along(e, p.k[-1], storage) for e in (p.first, p.second)]
         if any(runs) and not (runs[0] and (runs[1] or (sizes[1] or 0) >= COPIED)):
             return _lower_tiles(group, node, p, storage, single, number)
         along = runs if any(runs) else ()
@@ -476,7 +476,9 @@ def _factors(
     return buffers, terms, before
 
 
-def _choose(machine: Machine, kinds: Set[DType], p: Problem, sizes: Sequence[int | None]) -> Sequence[Cut]:
+def _choose(
+    machine: Machine, kinds: Set[DType], p: Problem, sizes: Sequence[int | None], across: bool
+) -> Sequence[Cut]:
     """The tile of factors of some types, and the pieces of their sums: for each range of a size that a run knows."""
     device, terms, given = machine.device, sizes[3], Given.of(machine)
     if device.tensor and (kinds == {F16} or kinds == {BF16}):
@@ -484,7 +486,7 @@ def _choose(machine: Machine, kinds: Set[DType], p: Problem, sizes: Sequence[int
     else:
         exact = device.tensor_f32 and terms is not None and terms >= EXACT
         tf32 = (1 if device.tensor and machine.tf32 else 3 if exact else 0) if kinds == {F32} else 0
-        tiles = float_tiles(device, p.dtype, terms, tf32)
+        tiles = float_tiles(device, p.dtype, terms, tf32, across)
     unknown = [i for i, s in enumerate(sizes) if s is None]
     if device.tensor and machine.by_size and len(unknown) == 1 and terms is not None:
         return choose_by_size(device, tuple(sizes), tiles, given, divisor_of(p.sizes[unknown[0]]))

@@ -14,6 +14,7 @@ from .contraction_tiles import (
     MMA_TILES,
     SINGLE_TILES,
     TF32_GROUP_TILES,
+    TF32_SINGLE_TILES,
     TF32_TILES,
     THREAD_SUMS,
     TILES,
@@ -94,18 +95,22 @@ def mma_tiles(device: Device) -> tuple[AnyTile, ...]:
     return GROUP_TILES if device.groups else MMA_TILES
 
 
-def float_tiles(device: Device, dtype: DType, terms: int | None, tf32: int = 0) -> tuple[AnyTile, ...]:
+def float_tiles(
+    device: Device, dtype: DType, terms: int | None, tf32: int = 0, across: bool = False
+) -> tuple[AnyTile, ...]:
     """The tiles of a product of floats.
 
     Args:
         dtype: element type in shared memory.
         terms: of a sum, None where known only at run time.
         tf32: products of tf32 on tensor cores that may serve for one of f32; 0 for none.
+        across: whether both factors lie across the sum.
     """
     size = dtype.size
     tensor: list[AnyTile] = [replace(t, products=tf32) for t in TF32_TILES if tf32]
     if device.groups and (tf32 == 1 or (terms or 0) >= GROUP_EXACT):
-        tensor += [replace(t, products=tf32) for t in TF32_GROUP_TILES if tf32]
+        groups = TF32_SINGLE_TILES if tf32 == 1 else TF32_GROUP_TILES
+        tensor += [replace(t, across=across) for t in groups if tf32]
     tiles = TILES if device.stages > 1 else SINGLE_TILES
     fit = [t for t in tiles if t.shared(size) <= device.shared and t.tm * t.tn * size <= THREAD_SUMS]
     return (*tensor, *fit)

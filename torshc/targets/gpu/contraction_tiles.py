@@ -18,6 +18,7 @@ TF32_SM = TENSOR_SM / 2  # and of tf32
 UNIT_SHARED, BLOCK_SHARED = 220 * 1024, 96 * 1024  # bytes of shared memory for tensor cores: of all blocks, of one
 MAX_STAGES = 4
 GROUP_SHARED, MOST_STAGES = 227 * 1024, 8  # bytes of shared memory of a block that has a multiprocessor to itself
+SINGLE = 0.45  # part of what a tile is worth for three products of tf32 that it is for one, which waits for its factors
 THREAD_SUMS = 256  # bytes of sums that a thread has registers for
 RESIDENT_THREADS = 512  # threads that should fit on a multiprocessor
 MOST_WARPS = 24  # warps of blocks that fit on a multiprocessor, about
@@ -213,7 +214,7 @@ class Tf32Tile(MmaTile):
 
     @property
     def rate(self) -> float:
-        return TF32_SM / self.products * self.worth
+        return TF32_SM * self.worth * (1 / 3 if self.products == 3 else SINGLE)
 
     @property
     def resident(self) -> int:
@@ -399,5 +400,10 @@ GROUP_TILES = (
 # For 32 terms a group of four warps has 12 products, at 64 clocks each where there are 128 columns, and about 200
 # instructions of each warp beside them, which the other group's products hide. Measured with three products on an H200.
 TF32_GROUP_TILES = (Tf32GroupTile(128, 128, 0.86), Tf32GroupTile(128, 64, 0.71))
+# One product waits for shared memory, of 128 bytes a clock. For 32 terms of 128 x 128, 32 KiB arrive, 16 are read and
+# written by the warps that round the second factor, 16 are read as the first, and 16 by each of two groups' products:
+# 896 clocks, where products take 512. On an H200 gradients of weights took a tenth more. For tiles of 256 columns 512
+# threads have too few registers.
+TF32_SINGLE_TILES = (Tf32GroupTile(128, 128, 0.52, products=1), Tf32GroupTile(128, 64, 0.4, products=1))
 GROUP_RESULTS = 5.6  # results that a block writes in a clock
 AnyTile = GridTile | MmaTile | GroupTile
