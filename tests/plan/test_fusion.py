@@ -126,6 +126,13 @@ def test_what_a_product_reads_is_not_computed_after_it() -> None:
     assert shown(plan) == ["Exp", "MatMul+Add"] and {x.reason for x in plan.boundaries} == {"operand", "cycle"}
 
 
+def test_what_sums_read_is_not_stored_beside_windows() -> None:
+    graph, b, (x, y) = graph_of((1, 2, 6, 6), (1, 2, 4, 4))
+    pooled = b.one(op("MaxPool", kernel=(3, 3), strides=(1, 1), pads=(const(0),) * 4, dilations=(1, 1)), x)
+    total = b.one(op("ReduceSum", axes=(0,)), b.one(op("Mul"), pooled, y))
+    assert shown(finish(graph, total, pooled)) == ["MaxPool", "Mul+ReduceSum"]
+
+
 def test_what_sums_read_is_not_stored_beside_what_it_is_computed_of() -> None:
     """As in a normalisation's gradient: the product's result is stored anyway, and its readers compute the rest."""
     graph, b, (x, y) = graph_of((8, 33), (8, 33))
@@ -135,6 +142,22 @@ def test_what_sums_read_is_not_stored_beside_what_it_is_computed_of() -> None:
     total = b.one(op("ReduceSum", axes=(0,)), scaled)
     plan = finish(graph, b.one(op("Add"), scaled, total), g)
     assert shown(plan)[0] == "MatMul" and "beside" in {x.reason for x in plan.boundaries}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_reductions_over_the_rows_of_one_value_are_one_kernel(shared: bool) -> None:
+    """Where the target wants that: those over other axes stay apart, and one that waits for the other's result."""
+    graph, b, (x, y) = graph_of((8, 33), (8, 33))
+    total = b.one(op("ReduceSum", axes=(0,)), x)
+    along = b.one(op("ReduceSum", axes=(0,)), b.one(op("Mul"), x, y))
+    across = b.one(op("ReduceSum", axes=(1,)), x)
+    w = graph.constant(np.ones((33, 33), np.float32))
+    after = b.one(op("MatMul"), b.one(op("Mul"), y, total), w)
+    waits = b.one(op("ReduceSum", axes=(0,)), b.one(op("Mul"), x, after))
+    graph.outputs, graph.output_names = [total, along, across, waits], ["t", "a", "c", "w"]
+    plan = make_plan(finalise(graph, replace(Policy.of(), shared_rows=shared)))
+    assert any(g.startswith("ReduceSum+Mul+ReduceSum") for g in shown(plan)) == shared
+    assert sum("ReduceSum" in g for g in shown(plan)) == 4 - shared
 
 
 @pytest.mark.parametrize(("most", "alone"), [(1, True), (2, False), (None, False)])

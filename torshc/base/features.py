@@ -14,6 +14,7 @@ class Feature(Enum):
     BF16_WEIGHTS = "products of bf16 with constants, summed in f32"
     BYTE_PRODUCTS = "products and convolutions of bytes, summed in i32"
     CACHED_ATTENTION = "a decoder's step of attention that also writes the longer caches"
+    CHANNEL_PACKETS = "convolutions of packets of 16 bytes of channels, many times faster than of fewer channels"
     CONVOLUTION_WEIGHTS = "gradients of the weights of convolutions, of f32"
     HALF_PRODUCTS = "products, convolutions and attention of f16 and bf16"
     INT4_WEIGHTS = "products of few rows of f16 with weights of 4 bits, two to a byte"

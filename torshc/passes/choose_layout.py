@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..base.options import CompileOptions
 from ..expr import as_int, axis, const
@@ -58,7 +58,7 @@ def choose_layout(graph: Graph, options: CompileOptions) -> bool:
             rewire(node, (planes[x], *node.inputs[1:]))
         rewriter.keep(node)
         for v in node.outputs:
-            if matters(v) and (_is_last(node) or (_keeps_memory(node) and any(map(_slides, users.get(v, []))))):
+            if matters(v) and (_is_last(node) or _is_best_so(node, users.get(v, []))):
                 relayout(v, channels_last(v.type.rank))
     changed = bool(copies) or any(v.layout is not None for n in rewriter.nodes for v in n.outputs)
     for k, v in enumerate(graph.outputs):
@@ -94,6 +94,13 @@ def _keeps_memory(node: Node) -> bool:
         return False
     perm = node.op.perm
     return [perm[d] for d in channels_last(len(perm))] == list(range(len(perm)))
+
+
+def _is_best_so(node: Node, readers: Sequence[Node]) -> bool:
+    """Whether a copy is best stored channels-last for its readers: it costs nothing, or adds channels to read."""
+    if isinstance(node.op, Pad) and any(as_int(side[1]) != 0 for side in (node.op.before, node.op.after)):
+        return any(r.op.family in _CONVOLUTIONS for r in readers)  # see pad_channels
+    return _keeps_memory(node) and any(map(_slides, readers))
 
 
 def _is_strided(reshape: Node) -> bool:

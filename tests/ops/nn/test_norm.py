@@ -65,3 +65,23 @@ def test_batch_normalization_in_training() -> None:
     x = numbers(4, 3, 5)
     vectors = [np.abs(numbers(3, seed=k)) for k in range(4)]
     check("BatchNormalization", x, *vectors, outputs=3, training_mode=1, momentum=0.7)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, -3e5])
+def test_statistics_of_a_batch_far_from_zero(offset: float) -> None:
+    """Sums over differences from a first element lose nothing to a mean that is many deviations away from 0."""
+    x = (numbers(8, 2, 5, 6) + offset).astype(F32)
+    vectors = [np.ones(2, F32), np.zeros(2, F32), np.zeros(2, F32), np.zeros(2, F32)]
+    y, *_ = given("BatchNormalization", x, *vectors, opset=15, training_mode=1, outputs=3)
+    wide = x.astype(np.float64)
+    mean, variance = wide.mean((0, 2, 3), keepdims=True), wide.var((0, 2, 3), keepdims=True)
+    # The mean, and products of it and of x with 1 / deviation, are rounded to 2^-24 of themselves.
+    tolerance = 1e-5 + 2.0**-22 * abs(offset) / float(variance.min()) ** 0.5
+    np.testing.assert_allclose(y, (wide - mean) / np.sqrt(variance + 1e-5), atol=tolerance)
+
+
+def test_a_constant_channel_has_no_variance() -> None:
+    x = np.full((4, 1, 3, 3), 0.1, F32)
+    vectors = [np.ones(1, F32), np.zeros(1, F32), np.zeros(1, F32), np.ones(1, F32)]
+    y, mean, variance = given("BatchNormalization", x, *vectors, opset=15, training_mode=1, momentum=0.0, outputs=3)
+    assert (y == 0).all() and mean[0] == F32(0.1) and variance[0] == 0

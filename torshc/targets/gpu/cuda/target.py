@@ -87,7 +87,8 @@ class CudaTarget(GridTarget):
     precisions = frozenset(PRECISIONS)
     step_precisions = frozenset({"f32", "tf32", "bf16"})  # f16 has no room for small gradients
     features = GridTarget.features | {
-        Feature.CACHED_ATTENTION, Feature.CONVOLUTION_WEIGHTS, Feature.INT4_WEIGHTS, Feature.LONG_SUMS,
+        Feature.CACHED_ATTENTION, Feature.CHANNEL_PACKETS, Feature.CONVOLUTION_WEIGHTS, Feature.INT4_WEIGHTS,
+        Feature.LONG_SUMS,
     }  # fmt: skip
     search = ("cuda", "gpu", "c")
     preludes = ("cuda", "gpu")
@@ -106,7 +107,8 @@ class CudaTarget(GridTarget):
 
     @classmethod
     def features_on(cls, archs: Sequence[str], extras: Sequence[str] = ()) -> Features:
-        return cls.features if has_clusters(archs) else cls.features - {Feature.CACHED_ATTENTION}
+        groups = cls.features if has_group_products(archs) else cls.features - {Feature.CHANNEL_PACKETS}
+        return groups if has_clusters(archs) else groups - {Feature.CACHED_ATTENTION}
 
     @classmethod
     def capabilities(cls, archs: Sequence[str]) -> Device:
