@@ -307,7 +307,7 @@ def test_floats_across_the_sum_by_groups(monkeypatch: pytest.MonkeyPatch, tile: 
     close(found, np.maximum(expected, 0), tolerance)
 
 
-@pytest.mark.parametrize("products", [1, 3])
+@pytest.mark.parametrize(("products", "splits"), [(1, 2), (3, 2), (1, 12)])
 @pytest.mark.parametrize(
     ("x", "w", "strides", "pads", "dilations"),
     [
@@ -319,10 +319,17 @@ def test_floats_across_the_sum_by_groups(monkeypatch: pytest.MonkeyPatch, tile: 
     ids=str,
 )
 def test_gradients_of_weights_by_groups(
-    monkeypatch: pytest.MonkeyPatch, x: Ints, w: Ints, strides: Ints, pads: Ints, dilations: Ints, products: int
+    monkeypatch: pytest.MonkeyPatch,
+    x: Ints,
+    w: Ints,
+    strides: Ints,
+    pads: Ints,
+    dilations: Ints,
+    products: int,
+    splits: int,
 ) -> None:
-    """Pixels of many pictures and the gradients there, neither of which lies along the sum."""
-    forced(monkeypatch, replace(TF32_GROUP_TILES[1], products=products), 2)
+    """Pixels of pictures and the gradients there, neither along the sum; few filters, and many pieces."""
+    forced(monkeypatch, replace(TF32_GROUP_TILES[1], products=products), splits)
     attributes: dict[str, Any] = {
         "strides": strides,
         "pads": tuple(map(const, pads)),
@@ -339,7 +346,7 @@ def test_gradients_of_weights_by_groups(
         domain="torshc", shape=tuple(map(const, w)), layout=layout, **attributes,
     )  # fmt: skip
     program = GridProgram(maker.output(made), target=HOPPER)
-    assert templates(program) == ["contraction_group"]
+    assert templates(program) == ["contraction_group", *(["map"] if splits == 12 else [])]
     expected = weights_gradient(gradient, data, w, strides, pads, dilations, 1)
     close(program.run(data, gradient)[0], expected, 2.0**-10 if products == 1 else 1e-6)
 

@@ -62,6 +62,7 @@ SHORT = 64  # terms of a sum that one thread may as well add up
 EXACT = 64  # terms from which on sums of tf32 are as exact as those of f32, whose own rounding grows
 PACKET_BYTES = 16  # of neighbours that a thread reads at once; f64 are read four at a time all the same
 FEW_ROWS = 64  # half of those of most tiles
+FEW_PIECES = 8  # of a sum, up to which a result's states are more bytes than they
 COPIED = 1024  # rows from which on the other factor may as well be copied, to lie as it is read
 GROUPED = {"conv": 1, "conv_transpose": 1, "conv_weights": 0}  # dimension of the results that groups share
 PARTS = "parts"  # axis of the pieces of sums
@@ -548,7 +549,7 @@ def _make_tiled(
 
 
 def _as_stored(axes: Sequence[Expr], stores: Sequence[Store]) -> list[Expr]:
-    """Axes in the order in which results lie in memory, as each is stored once and perhaps updates several states."""
+    """Axes in the order in which results lie in memory, as they may update several states of their size."""
     parts = strides_along(stores[0].offset, axes) if stores else None
     steps = [] if parts is None else [as_int(s) for s in parts[0]]
     known = {a: s for a, s in zip(axes, steps, strict=False) if s is not None}
@@ -570,7 +571,8 @@ def _sums(
             total = total + piece if k else piece
     result = substitute(p.result, {acc("acc", p.dtype): total})
     stores = finish(group, node, result, p.space.index, buffers)
-    axes, stores = join_stores(_as_stored(p.space.axes, stores), stores)
+    order = _as_stored(p.space.axes, stores) if splits <= FEW_PIECES else [*p.batch, *p.m, *p.n]
+    axes, stores = join_stores(order, stores)
     points = product([a.args[0] for a in axes])
     return MapKernel(
         buffers=tuple(buffers.list),
