@@ -7,7 +7,8 @@ and the largest difference to PyTorch in f32 as part of the largest value, torsh
 What is asked as a share of a copy's bandwidth is measured over tensors that are larger than the card's second cache,
 or over several that take turns.
 
-``training`` shows steps with Adam in milliseconds, and which kernels they spend them in.
+``training`` shows steps with Adam in milliseconds, and which kernels they spend them in. ``symbolic`` shows one library
+for all sizes beside one for each; ``--kernels bert_1x128`` their kernels.
 
 ``--dry`` tries everything but models and training on the processor, at small sizes; its times mean nothing.
 """
@@ -31,6 +32,7 @@ from .measure import kernels_of, pool
 from .memory import memory_cases
 from .models import models
 from .report import Report
+from .symbolic import symbolic
 from .timing import Card, Processor
 from .training import training
 
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     until = time.monotonic() + options.seconds
     slices = _slices(options)
-    wanted = [*slices, "calls", "models", "training"] if options.what == "all" else [options.what]
+    wanted = [*slices, "calls", "models", "symbolic", "training"] if options.what == "all" else [options.what]
     card = Processor() if options.dry else Card()
     matmul, cudnn = card.torch.backends.cuda.matmul, card.torch.backends.cudnn
     matmul.allow_tf32 = cudnn.allow_tf32 = options.precision == "tf32"
@@ -53,8 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 report = Report(name, card.name, options.json)
                 calls(card, Path(folder), report, options.arch, until)
                 faults += report.faults
-            elif name == "training":
-                faults += 0 if options.dry else training(options, Path(folder), until)
+            elif name in ("training", "symbolic"):
+                measured = training if name == "training" else symbolic
+                faults += 0 if options.dry else measured(options, Path(folder), until)
             elif name != "models":
                 cases = [c for c in slices[name]() if options.only in c.name]
                 report = Report(name, card.name, options.json)
@@ -81,13 +84,24 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.card", description=__doc__)
     parser.add_argument(
         "what",
-        choices=("attention", "memory", "llama", "products", "convolutions", "calls", "models", "training", "all"),
+        choices=(
+            "attention",
+            "memory",
+            "llama",
+            "products",
+            "convolutions",
+            "calls",
+            "models",
+            "symbolic",
+            "training",
+            "all",
+        ),
     )
     parser.add_argument(
         "--precision",
         choices=("f32", "f16", "tf32", "bf16"),
         default="f32",
-        help="of products, models and training; f32",
+        help="of products, models, symbolic and training; f32",
     )
     parser.add_argument("--arch", default="sm_90a", help="the card's architecture; sm_90a")
     parser.add_argument("--jobs", type=int, default=12, help="processes that compile; 12")
@@ -97,6 +111,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", default="", help="cases with this in their names")
     parser.add_argument("--rules", type=Path, action="append", default=[], help="more fusion rules, of training")
     parser.add_argument("--kernels", type=int, default=15, help="kernels that training shows of each network; 15")
+    parser.add_argument("--models", type=Path, help="a folder of models of symbolic sizes, which else are exported")
+    parser.add_argument("--profiled", default="", help="cases of symbolic whose kernels are shown")
     parser.add_argument("--json", type=Path, help="a file that gets a line for each figure")
     parser.add_argument("--dry", action="store_true", help="on the processor at small sizes, for trying this out")
     options = parser.parse_args(arguments)

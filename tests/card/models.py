@@ -57,13 +57,15 @@ def _export(name: str, folder: str, arch: str, precision: str) -> str:
     return ""
 
 
-def export(name: str, path: str) -> None:
-    """Writes a model as ONNX."""
+def export(name: str, path: str, symbolic: bool = False) -> None:
+    """Writes a model as ONNX, of any batch and number of words if it is symbolic."""
     torch: Any = importlib.import_module("torch")
     torch.set_num_threads(2)
     made, x = network(name)
     with torch.no_grad():
-        torch.onnx.export(made, (x,), path, dynamo=True, verbose=False)
+        names = ("batch", "seq") if x.dtype is torch.int64 else ("batch",)
+        dims = ({k: torch.export.Dim(n) for k, n in enumerate(names)},) if symbolic else None
+        torch.onnx.export(made, (x,), path, dynamo=True, verbose=False, dynamic_shapes=dims)
 
 
 def _measured(torch: Any, name: str, folder: Path, precision: str, late: bool) -> str:
