@@ -132,9 +132,12 @@ def _sizes(node: Node) -> tuple[int, int]:
 
 
 def _mask(group: Group, node: Node, scores: Index, buffers: Buffers) -> Expr | None:
-    """What is added to the score at an index, an expression over the kernel's buffers."""
+    """What is added to the score at an index, an expression over the kernel's buffers; None where that is 0 anywhere."""
     mask = node.inputs[3] if len(node.inputs) > 3 else None
-    return None if mask is None else buffers.resolve(read_through(group, mask, broadcast_index(scores, mask.shape)))
+    if mask is None:
+        return None
+    added = buffers.resolve(read_through(group, mask, broadcast_index(scores, mask.shape)))
+    return None if added.op == "const" and added.data == 0 else added
 
 
 def operand_index(value: Value, batch: Index, name: str) -> tuple[Index, tuple[Expr, Expr]]:

@@ -87,6 +87,14 @@ def test_masks(mask: Shape) -> None:
     check([("b", "h", 3, 20), ("b", "h", "t", 20), ("b", "h", "t", 8), few], scale=0.2)
 
 
+def test_a_mask_of_zeros_is_none() -> None:
+    m, values = Maker(), [random(RNG, (2, 9, 8)) for _ in range(3)]
+    zeros = m.constant(np.zeros((1, 1, 1), np.float32))
+    program = GridProgram(m.output(attention(m, *[m.input(2, 9, 8) for _ in values], zeros)), DIMS)
+    close(program.run(*values)[0], expected(*values), 1e-5)
+    assert isinstance(program.kernels[-1], GridAttention) and program.kernels[-1].mask is None
+
+
 CAUSAL = [(1, 1), (300, 300), (64, 64), (40, 300), (300, 40), (5, 0), (17, 1), (3, 300), (4, 2)]
 
 
