@@ -8,7 +8,7 @@ What is asked as a share of a copy's bandwidth is measured over tensors that are
 or over several that take turns.
 
 ``training`` shows steps with Adam in milliseconds, and which kernels they spend them in. ``symbolic`` shows one library
-for all sizes beside one for each; ``--kernels bert_1x128`` their kernels.
+for all sizes beside one for each; ``--profiled bert_1x128`` their kernels.
 
 ``--dry`` tries everything but models and training on the processor, at small sizes; its times mean nothing.
 """

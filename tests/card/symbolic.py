@@ -70,7 +70,7 @@ def symbolic(options: argparse.Namespace, folder: Path, until: float) -> int:
                 f"{line['ratio']:7.3f}{line['differ']:8.0e}{a / b:6.1f} of {b:.0f} s, {c0}/{c1} kernels"
             )
         print(f"{model + '_' + sizes:17}{line}", flush=True)
-    for model, sizes in [c for c in cases if f"{c[0]}_{c[1]}" in options.kernels.split(",")]:
+    for model, sizes in [c for c in cases if f"{c[0]}_{c[1]}" in options.profiled.split(",")]:
         print(f"\n{model}_{sizes}: microseconds of a run, static and symbolic", flush=True)
         print(_apart(_compare_kernels, model, sizes, str(folder)), flush=True)
     return faults

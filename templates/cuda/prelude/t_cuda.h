@@ -87,6 +87,14 @@ T_FN void t_wait_for_earlier() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+/* The same once a number that is not negative has been computed: without that the compiler puts the waiting first. */
+T_FN void t_wait_for_earlier_with(int number) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .pred p; setp.ge.s32 p, %0, 0; @p griddepcontrol.wait; }" ::"r"(number) : "memory");
+#else
+    (void)number;
+#endif
+}
 
 /* Brings memory to the second cache; address and number of bytes are multiples of 16. */
 T_FN void t_prefetch(const void *from, uint32_t bytes) {
@@ -178,13 +186,17 @@ T_FN float4 t_cluster_read_f32x4(const float *at, int rank) {
     KERNEL<<<BLOCKS, THREADS, SHARED, STREAM>>>(__VA_ARGS__)
 #ifdef T_EMULATED
 #define T_LAUNCH T_LAUNCH_AFTER
+#define T_LAUNCH_BY_SIZE T_LAUNCH_AFTER
 #define T_LAUNCH_CLUSTERS(KERNEL, CLUSTER, BLOCKS, THREADS, SHARED, STREAM, ...) \
     t_emulate_launch_clusters(#KERNEL, KERNEL, CLUSTER, BLOCKS, THREADS, SHARED, STREAM, __VA_ARGS__)
 #else
 /* Its kernel says itself how many blocks a cluster has. */
 #define T_LAUNCH_CLUSTERS(KERNEL, CLUSTER, ...) T_LAUNCH(KERNEL, __VA_ARGS__)
 #define T_LAUNCH(KERNEL, BLOCKS, THREADS, SHARED, STREAM, ...) \
-    t_launch(KERNEL, BLOCKS, THREADS, SHARED, STREAM, __VA_ARGS__)
+    t_launch(true, KERNEL, BLOCKS, THREADS, SHARED, STREAM, __VA_ARGS__)
+/* Of as many blocks as a run's sizes make; the waiting of thousands would cost more than it gains. */
+#define T_LAUNCH_BY_SIZE(KERNEL, BLOCKS, THREADS, SHARED, STREAM, ...) \
+    t_launch((BLOCKS) <= 4096, KERNEL, BLOCKS, THREADS, SHARED, STREAM, __VA_ARGS__)
 
 /* Whether all code has the functions above, PTX for later cards too. */
 constexpr bool t_may_overlap() {
@@ -198,15 +210,15 @@ constexpr bool t_may_overlap() {
 }
 
 template <typename... P, typename... A>
-static void t_launch(void (*kernel)(P...), unsigned blocks, unsigned threads, size_t shared, cudaStream_t stream,
-                     A... arguments) {
+static void t_launch(bool overlaps, void (*kernel)(P...), unsigned blocks, unsigned threads, size_t shared,
+                     cudaStream_t stream, A... arguments) {
     if constexpr (!t_may_overlap()) {
         kernel<<<blocks, threads, shared, stream>>>(arguments...);
         return;
     }
     cudaLaunchAttribute overlap = {};
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
+    overlap.val.programmaticStreamSerializationAllowed = overlaps;
     cudaLaunchConfig_t how = {};
     how.gridDim = dim3(blocks);
     how.blockDim = dim3(threads);

@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) ke829f048f3b7_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
+extern "C" __global__ void __launch_bounds__(128, 4) k488b3419e095_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
     const int64_t block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -112,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) ke829f048f3b7_kernel(const 
     }
 }
 
-extern "C" int ke829f048f3b7(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(ke829f048f3b7_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
+extern "C" int k488b3419e095(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH_BY_SIZE(k488b3419e095_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -7,7 +7,7 @@ T_FN float t_sigmoid_f32(float x) {
     return ((x < 0.0f) ? v0 : 1.0f) / (v0 + 1.0f);
 }
 
-extern "C" __global__ void __launch_bounds__(256) k983129993b36_kernel(const float *b0, const float *b1, float *b2, const int64_t s0) {
+extern "C" __global__ void __launch_bounds__(256) k1f39ee15437e_kernel(const float *b0, const float *b1, float *b2, const int64_t s0) {
     const int64_t block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(256) k983129993b36_kernel(const flo
     b2[13 * i0 + i1] = v0;
 }
 
-extern "C" int k983129993b36(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(k983129993b36_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2], dim[0]);
+extern "C" int k1f39ee15437e(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH_BY_SIZE(k1f39ee15437e_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k554f761d1285_kernel(const float *b0, float *b1, const int64_t s0) {
+extern "C" __global__ void __launch_bounds__(256) kc2bdba8cbc0c_kernel(const float *b0, float *b1, const int64_t s0) {
     const int64_t block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(256) k554f761d1285_kernel(const flo
     }
 }
 
-extern "C" int k554f761d1285(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(k554f761d1285_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], dim[0]);
+extern "C" int kc2bdba8cbc0c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH_BY_SIZE(kc2bdba8cbc0c_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], dim[0]);
     return (int)cudaGetLastError();
 }
