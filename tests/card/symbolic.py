@@ -39,7 +39,6 @@ LENGTHS = ("1x17", "1x77", "1x200", "8x33", "8x256", "32x60", "4x384", "16x100")
 _PIXELS = (3, 224, 224)
 _ROUNDS, _ROW = 50, 4  # turns, and runs of each
 _SHOWN = 12  # kernels
-_DRAWN = 0.02  # the deviation of weights of files that have none, where the file says no other
 
 
 def symbolic(options: argparse.Namespace, folder: Path, until: float) -> int:
@@ -91,13 +90,17 @@ def _apart(what: Callable[..., Any], *given: Any) -> Any:
 
 
 def _prepare(model: str, folder: str, models: str) -> None:
-    """Has a model of symbolic sizes in a folder: exports it, or draws the weights that its file leaves out."""
+    """Has a model of symbolic sizes in a folder: exports it, or draws the weights that its file leaves out.
+
+    The file lists these in its metadata, as ``drawn``: names, means and deviations.
+    """
     path = f"{folder}/{model}.onnx"
     if not models:
         export(f"{model}_2x64" if model in ("bert", "gpt2") else f"{model}_2", path, symbolic=True)
         return
     made = onnx.load(f"{models}/{model}.onnx")
-    drawn = json.loads({p.key: p.value for p in made.metadata_props}.get("drawn", "{}"))
+    listed = json.loads({p.key: p.value for p in made.metadata_props}.get("drawn", "[]"))
+    drawn = {name: (mean, deviation) for name, mean, deviation in listed}
     random = np.random.default_rng(0)
     for x in made.graph.initializer:
         if x.name in drawn:
