@@ -504,27 +504,26 @@ def _make_tiled(
     node: Node, p: Problem, terms: Sequence[Term], stores: Sequence[Store], buffers: Buffers, tile: AnyTile, part: Expr
 ) -> ContractionKernel | None:
     a, b = terms
-    flat = [a.offset, a.guard, b.offset, b.guard, *(e for s in stores for e in (s.offset, s.value))]
-    joined = []
-    for name, axes in zip("gmnk", (p.batch, p.m, p.n, p.k), strict=True):
-        fresh = [axis(f"{name}{i}", x.args[0]) for i, x in enumerate(axes)]
-        flat = [substitute(e, dict(zip(axes, fresh, strict=True))) for e in flat]
-        fresh, flat = join_axes(fresh, flat)
-        joined.append(fresh)
-    batch, m, n, k = joined
+    parts = [[a.offset, a.guard], [b.offset, b.guard], [e for s in stores for e in (s.offset, s.value)]]
+    batch, parts = _join("g", p.batch, parts)
+    k, parts = _join("k", p.k, parts)
+    a_axes, parts[:1] = _join("m", p.m, parts[:1])
+    b_axes, parts[1:2] = _join("n", p.n, parts[1:2])
+    m, parts[2:] = _join("m", p.m, parts[2:])  # results often run on where windows of a factor do not
+    n, parts[2:] = _join("n", p.n, parts[2:])
     size = as_int(k[-1].args[0])
     walks_on = len(k) > 1 and size is not None and size % tile.k != 0 and size < 4 * tile.k
     kinds = {GroupTile: GroupMmaKernel, Tf32GroupTile: GroupMmaKernel, MmaTile: MmaKernel, Tf32Tile: Tf32Kernel}
     kind = kinds.get(type(tile), ContractionKernel)
     factors = [
-        make_factor(Term(t.buffer, flat[2 * i], flat[2 * i + 1], t.padded), axes, k, PACKET_BYTES // tile.element)
-        for i, (t, axes) in enumerate(((a, m), (b, n)))
+        make_factor(Term(t.buffer, offset, guard, t.padded), axes, k, PACKET_BYTES // tile.element)
+        for t, axes, (offset, guard) in ((a, a_axes, parts[0]), (b, b_axes, parts[1]))
     ]
     if None in factors:
         return None
     if isinstance(tile, Tf32GroupTile) and factors[1] is not None:
         tile = replace(tile, across=not factors[1].along_k)
-    flat = flat[4:]
+    stored = parts[2]
     rows, columns = (product([x.args[0] for x in axes]) for axes in (m, n))
     tiles = product([x.args[0] for x in batch]) * ceil_div(rows, tile.m) * ceil_div(columns, tile.n)
     return kind(
@@ -532,7 +531,7 @@ def _make_tiled(
         tasks=tiles * part.args[0],
         flops=node.op.flops(node) + epilogue_flops(stores, node.output.type.size),
         nbytes=const(0),
-        stores=tuple(Store(s.buffer, flat[2 * i], flat[2 * i + 1]) for i, s in enumerate(stores)),
+        stores=tuple(Store(s.buffer, stored[2 * i], stored[2 * i + 1]) for i, s in enumerate(stores)),
         batch=tuple(batch),
         m=tuple(m),
         n=tuple(n),
@@ -554,6 +553,15 @@ def _as_stored(axes: Sequence[Expr], stores: Sequence[Store]) -> list[Expr]:
     steps = [] if parts is None else [as_int(s) for s in parts[0]]
     known = {a: s for a, s in zip(axes, steps, strict=False) if s is not None}
     return sorted(axes, key=lambda a: -known[a]) if len(known) == len(axes) else list(axes)
+
+
+def _join(name: str, axes: Sequence[Expr], parts: Sequence[list[Expr]]) -> tuple[list[Expr], list[list[Expr]]]:
+    """Axes by new names, neighbours joined where all expressions run on from one to the next, and these over them."""
+    fresh = [axis(f"{name}{i}", x.args[0]) for i, x in enumerate(axes)]
+    renamed = dict(zip(axes, fresh, strict=True))
+    fresh, flat = join_axes(fresh, [substitute(e, renamed) for part in parts for e in part])
+    rest = iter(flat)
+    return fresh, [[next(rest) for _ in part] for part in parts]
 
 
 def _sums(

@@ -20,7 +20,7 @@ class ContractionKernel(HeavyKernel):
     """sum over k of a[batch, m, k] * b[batch, k, n], tile by tile through shared memory, and what follows from it.
 
     Attributes:
-        batch, m, n: axes of the epilogue; rows and columns are running numbers over m and n.
+        batch, m, n: axes of the epilogue; rows and columns are running numbers over m and n, and over the factors' axes.
         taps, depth: axes of the sum, the innermost apart.
         flat: whether a tile runs on from one tap into the next.
         a, b: the factors.
