@@ -43,7 +43,8 @@ LONG_PIECE = 2048  # terms of these at the least
 JOIN_PIECE = 100.0  # clocks more in which a cluster joins its pieces, for each of them
 ROOM = {2: 132, 3: 117, 4: 120, 6: 102, 8: 120}  # blocks of clusters of this size that an H100 has at a time
 LINE_SUM_BYTES = 750.0  # as GROUP_SUM_BYTES where there is one line of tiles, which waits for the weights' bytes
-NEAR = 1.05  # times the best that a choice for a range of sizes takes, about, by the estimate
+NEAR = 1.05  # times the best that one of the choices for ranges of sizes takes, about, by the estimate
+SAME = 1.01  # times the best of these choices that one takes which goes on for a range
 MOST = 6  # choices for all ranges, as each is a kernel to compile
 FAR = 2.0  # times the best from which on it does not matter how much slower a choice is
 # Multiples of a size's unit at which choices are compared: tiles begin at multiples of 16, 64 and 128, and from some
@@ -52,6 +53,7 @@ _SAMPLES = (
     *range(1, 17), *range(20, 32, 4), *range(32, 128, 16), *range(128, 1024, 64), *range(1024, 4096, 256),
     *range(4096, 16384, 1024), *range(16384, 65537, 8192),
 )  # fmt: skip
+_USUAL = 16  # times as much as others one image counts, as most runs have no more
 _FARTHEST, _IMAGES = 65536, 64  # the largest size at which they are compared, and at least so many times the unit
 
 
@@ -150,18 +152,19 @@ def choose_by_size(
 ) -> tuple[Cut, ...]:
     """What to choose for ranges of the one size that only a run knows, which is no length of sums.
 
-    Few choices that are nearly the best serve all sizes, and each goes on for as long as it is that.
+    Few choices that are nearly the best serve all sizes, and each goes on for as long as it is the best of them, about.
 
     Args:
         unit: the size is a multiple of this.
     """
     place = sizes.index(None)
     choices = _choices(tiles, sizes[3] or 1, given, MAX_SPLITS)
-    samples = [n * unit for n in _SAMPLES if n <= _IMAGES or n * unit <= _FARTHEST]
+    numbers = [n for n in _SAMPLES if n <= _IMAGES or n * unit <= _FARTHEST]
+    samples = [n * unit for n in numbers]
     times = [[estimate(device, *c, _with(sizes, place, n)) for c in choices] for n in samples]
     times[-1] = [t if c[1] == 1 else inf for t, c in zip(times[-1], choices, strict=True)]  # memory has an end
-    kept = _few(times)
-    near = [[t <= NEAR * min(row[c] for c in kept) for t in row] for row in times]
+    kept = _few(times, [_USUAL if n == 1 and unit > 1 else 1 for n in numbers])
+    near = [[t <= SAME * min(row[c] for c in kept) for t in row] for row in times]
     found: list[tuple[int, int]] = []  # the last sample, and the choice
     start = 0
     while start < len(samples):
@@ -195,14 +198,19 @@ def _with(sizes: Sequence[int | None], place: int, size: int) -> tuple[int, int,
     return batch, m, n, k
 
 
-def _few(times: Sequence[Sequence[float]]) -> list[int]:
-    """Few choices, one of them near the best at each sample: again and again that which shortens most what is left."""
+def _few(times: Sequence[Sequence[float]], counts: Sequence[int]) -> list[int]:
+    """Few choices, one of them near the best at each sample: again and again that which shortens most what is left.
+
+    Args:
+        times: of each choice at each sample.
+        counts: how much each sample counts.
+    """
     best = [min(row) for row in times]
     now = [inf] * len(times)
     kept: list[int] = []
     while len(kept) < MOST and any(t > NEAR * b for t, b in zip(now, best, strict=True)):
         excess = [
-            sum(min(t, row[c], FAR * b) / b for row, t, b in zip(times, now, best, strict=True))
+            sum(w * min(t, row[c], FAR * b) / b for row, t, b, w in zip(times, now, best, counts, strict=True))
             for c in range(len(times[0]))
         ]
         kept.append(excess.index(min(excess)))
