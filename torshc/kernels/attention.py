@@ -132,7 +132,7 @@ def _sizes(node: Node) -> tuple[int, int]:
 
 
 def _mask(group: Group, node: Node, scores: Index, buffers: Buffers) -> Expr | None:
-    """What is added to the score at an index, an expression over the kernel's buffers; None where that is 0 anywhere."""
+    """What is added to the score at an index, an expression over the kernel's buffers; None where that is 0."""
     mask = node.inputs[3] if len(node.inputs) > 3 else None
     if mask is None:
         return None

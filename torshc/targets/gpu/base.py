@@ -273,8 +273,13 @@ class GridPrinter(IndexPrinter):
         size: int = 1,
         indent: int = 4,
         prefix: str = "v",
+        guard: str = "",
     ) -> str:
-        """Statements of stores for one element, or for `size` of them from the axis `packet` on."""
+        """Statements of stores for one element, or for `size` of them from the axis `packet` on.
+
+        What is stored is computed anyway; with a `guard` it is stored where that holds.
+        """
+        where = f"if ({guard}) " if guard else ""
         whole = Packet(packet, size) if packet is not None and size > 1 else None
         s = self._statements(accs, prefix, whole)
         stores = self._near(list(stores))
@@ -289,11 +294,12 @@ class GridPrinter(IndexPrinter):
                     each.append(f"q{k}[j] = {encode(value, self.kernel.buffers[x.buffer].dtype, self._called)};")
                 else:
                     s.store(x, value)
+                    s.lines[-1] = where + s.lines[-1]
         s.lines.extend(f"{CTYPES[self.kernel.buffers[x.buffer].dtype.name]} {name}[{size}];" for x, name in out.items())
         s.lines.extend(self._over(whole, each))
         for x, name in out.items():
             place = s.index(x.offset)
-            s.lines.append(f"t_write{size}(b{x.buffer} + {place}, {name});")
+            s.lines.append(f"{where}t_write{size}(b{x.buffer} + {place}, {name});")
         return indented(s.lines, indent)
 
     def accumulate(

@@ -20,7 +20,7 @@ class ContractionKernel(HeavyKernel):
     """sum over k of a[batch, m, k] * b[batch, k, n], tile by tile through shared memory, and what follows from it.
 
     Attributes:
-        batch, m, n: axes of the epilogue; rows and columns are running numbers over m and n, and over the factors' axes.
+        batch, m, n: axes of the epilogue; rows and columns are running numbers over m and n, as over the factors' axes.
         taps, depth: axes of the sum, the innermost apart.
         flat: whether a tile runs on from one tap into the next.
         a, b: the factors.
@@ -132,8 +132,14 @@ class GroupMmaKernel(MmaKernel):
     @property
     def whole(self) -> bool:
         """Whether no tile of results reaches beyond the last row or column."""
-        rows, columns = as_int(self.rows), as_int(self.columns)
-        return None not in (rows, columns) and not (rows or 0) % self.tile.m and not (columns or 0) % self.tile.n
+        rows = as_int(self.rows)
+        return rows is not None and rows % self.tile.m == 0 and self.whole_columns
+
+    @property
+    def whole_columns(self) -> bool:
+        """Whether none reaches beyond the last column."""
+        columns = as_int(self.columns)
+        return columns is not None and columns % self.tile.n == 0
 
     @property
     def loaders(self) -> int:

@@ -360,12 +360,15 @@ class WgslPrinter(GridPrinter):
         size: int = 1,
         indent: int = 4,
         prefix: str = "v",
+        guard: str = "",
     ) -> str:
         s, stores = self._wgsl(accs, prefix), list(stores)
         s.expect(*(x.value for x in stores), places=[x.offset for x in stores])
         values = [s.hold(x.value) if len(stores) > 1 else s.emit(x.value) for x in stores]
         for x, value in zip(stores, values, strict=True):
             s.store(x, value)
+            if guard:
+                s.lines[-1] = f"if ({guard}) {{ {s.lines[-1]} }}"
         return indented(s.lines, indent)
 
     def accumulate(
