@@ -8,7 +8,7 @@ What is asked as a share of a copy's bandwidth is measured over tensors that are
 or over several that take turns.
 
 ``training`` shows steps with Adam in milliseconds, and which kernels they spend them in. ``symbolic`` shows one library
-for all sizes beside one for each; ``--profiled bert_1x128`` their kernels.
+for all sizes beside one for each; ``--profiled bert_1x128_f16`` their kernels.
 
 ``--dry`` tries everything but models and training on the processor, at small sizes; its times mean nothing.
 """
@@ -99,9 +99,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--precision",
-        choices=("f32", "f16", "tf32", "bf16"),
+        choices=("f32", "f16", "tf32", "bf16", "both"),
         default="f32",
-        help="of products, models, symbolic and training; f32",
+        help="of products, models, symbolic and training, both: f16 and f32, of symbolic; f32",
     )
     parser.add_argument("--arch", default="sm_90a", help="the card's architecture; sm_90a")
     parser.add_argument("--jobs", type=int, default=12, help="processes that compile; 12")
@@ -118,6 +118,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.precision == "bf16" and options.what != "training":
         parser.error("--precision bf16 is for training")
+    if options.precision == "both" and options.what != "symbolic":
+        parser.error("--precision both is for symbolic")
     return options
 
 

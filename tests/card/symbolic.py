@@ -43,35 +43,38 @@ _SHOWN = 12  # kernels
 
 def symbolic(options: argparse.Namespace, folder: Path, until: float) -> int:
     """The tables; no case begins after ``until``. Returns how many have no figures."""
-    cases = [(m, s) for m, sizes in CASES.items() for s in sizes] + [("bert", s) for s in LENGTHS]
-    cases = [(m, s) for m, s in cases if any(part in f"{m}_{s}" for part in options.only.split(","))]
+    precisions = ("f16", "f32") if options.precision == "both" else (options.precision,)
+    found = [(m, s) for m, sizes in CASES.items() for s in sizes] + [("bert", s) for s in LENGTHS]
+    cases = [(m, s, p) for p in precisions for m, s in found]
+    cases = [c for c in cases if any(part in "_".join(c) for part in options.only.split(","))]
     began, faults = time.monotonic(), 0
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.jobs, context) as pool:
-        kinds = dict.fromkeys(m for m, _ in cases)
+        kinds = dict.fromkeys(m for m, _, _ in cases)
         list(pool.map(partial(_prepare, folder=str(folder), models=str(options.models or "")), kinds))
-        wanted = [(m, "") for m in kinds] + cases
-        work = {c: pool.submit(_build, *c, str(folder), options.arch, options.precision) for c in wanted}
+        wanted = list(dict.fromkeys([*((m, "", p) for m, _, p in cases), *cases]))
+        work = {c: pool.submit(_build, *c, str(folder), options.arch) for c in wanted}
         built = {c: _taken(w.result) for c, w in work.items()}
-    print(f"\nsymbolic {options.precision}: {len(wanted)} compiled in {time.monotonic() - began:.0f} s", flush=True)
+    print(f"\nsymbolic: {len(wanted)} compiled in {time.monotonic() - began:.0f} s", flush=True)
     print(
-        f"{'model':17}{'static us':>10}{'least':>9}{'symbolic':>10}{'least':>9}{'ratio':>7}{'differ':>8}{'compile':>9}"
+        f"{'case':20}{'static us':>10}{'least':>9}{'symbolic':>10}{'least':>9}{'ratio':>7}{'differ':>8}{'compile':>9}"
     )
-    for model, sizes in cases:
+    for model, sizes, precision in cases:
+        every, one = built[model, "", precision], built[model, sizes, precision]
         late = "left out: the time is spent" if time.monotonic() > until else ""
-        fault = late or next((b for b in (built[model, ""], built[model, sizes]) if isinstance(b, str)), "")
-        line = fault or _apart(_measure, model, sizes, str(folder))
+        fault = late or next((b for b in (every, one) if isinstance(b, str)), "")
+        line = fault or _apart(_measure, model, sizes, precision, str(folder))
         faults += isinstance(line, str)
         if not isinstance(line, str):
-            (a, c0), (b, c1) = built[model, ""], built[model, sizes]
             line = (
                 f"{line['static']:10.1f}{line['static_least']:9.1f}{line['symbolic']:10.1f}{line['symbolic_least']:9.1f}"
-                f"{line['ratio']:7.3f}{line['differ']:8.0e}{a / b:6.1f} of {b:.0f} s, {c0}/{c1} kernels"
+                f"{line['ratio']:7.3f}{line['differ']:8.0e}"
+                f"{every[0] / one[0]:6.1f} of {one[0]:.0f} s, {every[1]}/{one[1]} kernels"
             )
-        print(f"{model + '_' + sizes:17}{line}", flush=True)
-    for model, sizes in [c for c in cases if f"{c[0]}_{c[1]}" in options.profiled.split(",")]:
-        print(f"\n{model}_{sizes}: microseconds of a run, static and symbolic", flush=True)
-        print(_apart(_compare_kernels, model, sizes, str(folder)), flush=True)
+        print(f"{'_'.join((model, sizes, precision)):20}{line}", flush=True)
+    for case in [c for c in cases if "_".join(c) in options.profiled.split(",")]:
+        print(f"\n{'_'.join(case)}: microseconds of a run, static and symbolic", flush=True)
+        print(_apart(_compare_kernels, *case, str(folder)), flush=True)
     return faults
 
 
@@ -110,12 +113,12 @@ def _prepare(model: str, folder: str, models: str) -> None:
     onnx.save(made, path)
 
 
-def _build(model: str, sizes: str, folder: str, arch: str, precision: str) -> tuple[float, int]:
+def _build(model: str, sizes: str, precision: str, folder: str, arch: str) -> tuple[float, int]:
     """Processor seconds and kernels of a library for some sizes, or for all."""
     path = f"{folder}/{model}.onnx"
     shapes = {n: list(x.shape) for n, x in _inputs(path, sizes)} if sizes else None
     before = _processor_seconds()
-    out = f"{folder}/{model}_{sizes}.tsc"
+    out = f"{folder}/{model}_{sizes}_{precision}.tsc"
     torshc.compile(path, out, "cuda", shapes=shapes, arch=arch, precision=precision, cache=False, jobs=4)
     manifest = json.loads(Path(f"{out}/manifest.json").read_text())
     return _processor_seconds() - before, len(manifest["kernels"])
@@ -136,14 +139,14 @@ def _inputs(path: str, sizes: str) -> list[tuple[str, Any]]:
     return [(name, random.standard_normal((*dims, *_PIXELS), dtype=np.float32))]
 
 
-def _opened(model: str, sizes: str, folder: str) -> tuple[Any, list[Callable[[], None]], list[Any]]:
+def _opened(model: str, sizes: str, precision: str, folder: str) -> tuple[Any, list[Callable[[], None]], list[Any]]:
     """PyTorch, a run of the static and of the symbolic library, and what they write to."""
     torch: Any = importlib.import_module("torch")
     feeds = {n: torch.from_numpy(x).cuda() for n, x in _inputs(f"{folder}/{model}.onnx", sizes)}
     runs, outs = list[Callable[[], None]](), list[Any]()
     shape: Sequence[Any] = ()
     for own in (sizes, ""):
-        library = torshc.load(f"{folder}/{model}_{own}.tsc", device=0, stream=torch.cuda.current_stream())
+        library = torshc.load(f"{folder}/{model}_{own}_{precision}.tsc", device=0, stream=torch.cuda.current_stream())
         (output,) = library.outputs
         shape = output.shape if own else shape
         y = torch.full(tuple(shape), float("nan"), device="cuda")
@@ -156,9 +159,9 @@ def _opened(model: str, sizes: str, folder: str) -> tuple[Any, list[Callable[[],
     return torch, runs, outs
 
 
-def _measure(model: str, sizes: str, folder: str) -> dict[str, float]:
+def _measure(model: str, sizes: str, precision: str, folder: str) -> dict[str, float]:
     """Microseconds of a run of both, and how far their results differ as part of the largest value."""
-    torch, runs, outs = _opened(model, sizes, folder)
+    torch, runs, outs = _opened(model, sizes, precision, folder)
     for run in runs * 4:
         run()
     torch.cuda.synchronize()
@@ -183,14 +186,14 @@ def _measure(model: str, sizes: str, folder: str) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _compare_kernels(model: str, sizes: str, folder: str) -> str:
+def _compare_kernels(model: str, sizes: str, precision: str, folder: str) -> str:
     """The kernels whose times differ most, those of the same nodes together."""
-    torch, runs, _ = _opened(model, sizes, folder)
+    torch, runs, _ = _opened(model, sizes, precision, folder)
     found = list[dict[str, tuple[float, float, str]]]()
     for run, own in zip(runs, (sizes, ""), strict=True):
         for _ in range(4):
             run()
-        manifest = json.loads(Path(f"{folder}/{model}_{own}.tsc/manifest.json").read_text())
+        manifest = json.loads(Path(f"{folder}/{model}_{own}_{precision}.tsc/manifest.json").read_text())
         profile = Profile.of(torch, run, manifest, runs=10)
         sums = defaultdict[str, tuple[float, float, str]](lambda: (0.0, 0.0, ""))
         for symbol, taken in profile.times.items():

@@ -66,11 +66,10 @@ extern "C" int keda211e4b3c1(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(32) ke1daa78387ca_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
+extern "C" __global__ void __launch_bounds__(32) k292493f5dc3e_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
-    t_wait_for_earlier();
     extern __shared__ __align__(16) uint16_t tiles[];
     uint16_t *const keys = tiles, *const values = tiles + 3072;
     /* ---- queries of this block ---- */
@@ -82,16 +81,21 @@ extern "C" __global__ void __launch_bounds__(32) ke1daa78387ca_kernel(const uint
     const uint16_t *q = b0 + 144 * i0;
     const uint16_t *k = b1 + 528 * i0;
     const uint16_t *v = b2 + 264 * i0;
+    t_wait_for_earlier_with(band_here | point);
     const int lane = tid % 32, band = tid / 32 * 16;
     const int keys_seen = 33;
 
     /* Queries pass through the memory of the keys. */
+    {
+        const uint16_t *const from = q + first * 16;
+        const int there = (int)t_imin(rows - first, 16);
 #pragma unroll 4
-    for (int i = tid; i < 32; i += 32) {
-        const int at = i / 2, c = i % 2 * 8;
-        uint16_t *const to = keys + at * 24 + c;
-        if (first + at < rows) t_cp_async16(to, q + (first + at) * 16 + c);
-        else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
+        for (int i = tid; i < 32; i += 32) {
+            const int at = i / 2, c = i % 2 * 8;
+            uint16_t *const to = keys + at * 24 + c;
+            if (at < there) t_cp_async16(to, from + at * 16 + c);
+            else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
+        }
     }
     t_cp_async_commit();
     t_cp_async_wait<0>();
@@ -102,19 +106,27 @@ extern "C" __global__ void __launch_bounds__(32) ke1daa78387ca_kernel(const uint
     /* ---- block by block of keys ---- */
     float top[1][2], total[1][2], sum[1][2][4] = {};
     top[0][0] = top[0][1] = -T_INF_F32, total[0][0] = total[0][1] = 0.0f;
+    {
+        const uint16_t *const from = k;
+        const int there = (int)t_imin(keys_seen, 64);
 #pragma unroll 4
-    for (int i = tid; i < 128; i += 32) {
-        const int at = i / 2, c = i % 2 * 8;
-        uint16_t *const to = keys + at * 24 + c;
-        if (at < keys_seen) t_cp_async16(to, k + (at) * 16 + c);
-        else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
+        for (int i = tid; i < 128; i += 32) {
+            const int at = i / 2, c = i % 2 * 8;
+            uint16_t *const to = keys + at * 24 + c;
+            if (at < there) t_cp_async16(to, from + at * 16 + c);
+            else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
+        }
     }
+    {
+        const uint16_t *const from = v;
+        const int there = (int)t_imin(keys_seen, 64);
 #pragma unroll 4
-    for (int i = tid; i < 128; i += 32) {
-        const int at = i / 2, c = i % 2 * 8;
-        uint16_t *const to = values + at * 24 + c;
-        if (at < keys_seen && c < 8) t_cp_async16(to, v + (at) * 8 + c);
-        else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
+        for (int i = tid; i < 128; i += 32) {
+            const int at = i / 2, c = i % 2 * 8;
+            uint16_t *const to = values + at * 24 + c;
+            if (at < there && c < 8) t_cp_async16(to, from + at * 8 + c);
+            else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
+        }
     }
     t_cp_async_commit();
     int stage = 0;
@@ -122,19 +134,27 @@ extern "C" __global__ void __launch_bounds__(32) ke1daa78387ca_kernel(const uint
         t_cp_async_wait<0>();
         __syncthreads(); /* this tile is here, and the one before has been used */
         if (start + 64 < keys_seen) {
+            {
+                const uint16_t *const from = k + (start + 64) * 16;
+                const int there = (int)t_imin(keys_seen - (start + 64), 64);
 #pragma unroll 4
-            for (int i = tid; i < 128; i += 32) {
-                const int at = i / 2, c = i % 2 * 8;
-                uint16_t *const to = keys + (stage ^ 1) * 1536 + at * 24 + c;
-                if ((start + 64) + at < keys_seen) t_cp_async16(to, k + ((start + 64) + at) * 16 + c);
-                else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
+                for (int i = tid; i < 128; i += 32) {
+                    const int at = i / 2, c = i % 2 * 8;
+                    uint16_t *const to = keys + (stage ^ 1) * 1536 + at * 24 + c;
+                    if (at < there) t_cp_async16(to, from + at * 16 + c);
+                    else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
+                }
             }
+            {
+                const uint16_t *const from = v + (start + 64) * 8;
+                const int there = (int)t_imin(keys_seen - (start + 64), 64);
 #pragma unroll 4
-            for (int i = tid; i < 128; i += 32) {
-                const int at = i / 2, c = i % 2 * 8;
-                uint16_t *const to = values + (stage ^ 1) * 1536 + at * 24 + c;
-                if ((start + 64) + at < keys_seen && c < 8) t_cp_async16(to, v + ((start + 64) + at) * 8 + c);
-                else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
+                for (int i = tid; i < 128; i += 32) {
+                    const int at = i / 2, c = i % 2 * 8;
+                    uint16_t *const to = values + (stage ^ 1) * 1536 + at * 24 + c;
+                    if (at < there && c < 8) t_cp_async16(to, from + at * 8 + c);
+                    else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
+                }
             }
             t_cp_async_commit();
         }
@@ -153,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(32) ke1daa78387ca_kernel(const uint
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             if (!whole) {
-                const int left = keys_seen - start - lane % 4 * 2;
+                const int left = (int)t_imin(keys_seen - start, 64) - lane % 4 * 2;
 #pragma unroll
                 for (int n = 0; n < 16; n++) {
                     if (n / 2 * 8 + n % 2 >= left) score[0][n / 2][2 * i + n % 2] = -T_INF_F32;
@@ -227,8 +247,8 @@ extern "C" __global__ void __launch_bounds__(32) ke1daa78387ca_kernel(const uint
     }
 }
 
-extern "C" int ke1daa78387ca(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k292493f5dc3e(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(ke1daa78387ca_kernel, (unsigned)blocks, 32, 12288, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
+    T_LAUNCH(k292493f5dc3e_kernel, (unsigned)blocks, 32, 12288, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
     return (int)cudaGetLastError();
 }

@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) kbde12c3f6d78_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256, 2) k8ec110e9e1c4_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -107,9 +107,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) kbde12c3f6d78_kernel(const 
     for (int i = 0; i < 4; i++) {
         const int row = tile_m * 64 + first_row + i / 4 * 16 + i % 4;
         if (row >= rows) { continue; }
-        const int m1 = row % 7;
-        int row_rest = row / 7;
-        const int m0 = row_rest;
+        const int m0 = row;
         const int column = tile_n * 64 + first_column;
         if (column >= columns) { continue; }
         const int n0 = column;
@@ -118,12 +116,12 @@ extern "C" __global__ void __launch_bounds__(256, 2) kbde12c3f6d78_kernel(const 
         for (int j = 0; j < 4; j++) {
             q0[j] = sum[i][j];
         }
-        t_write4(b2 + 168 * m0 + 24 * m1 + n0 + 1176 * parts, q0);
+        t_write4(b2 + 24 * m0 + n0 + 1176 * parts, q0);
     }
 }
 
-extern "C" int kbde12c3f6d78(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k8ec110e9e1c4(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kbde12c3f6d78_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k8ec110e9e1c4_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }

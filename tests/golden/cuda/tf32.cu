@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) k9ab55919bb39_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(128, 4) k1d450f790e60_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -141,9 +141,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k9ab55919bb39_kernel(const 
     // ones of that 8 below.
     const int odd = lane % 2;
     const int row = tile_m * 32 + warp_row + lane / 4 + 8 * odd;
-    const int m1 = row % 28;
-    int row_rest = row / 28;
-    const int m0 = row_rest;
+    const int m0 = row;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         const float *const d = sum[0][h];
@@ -158,12 +156,12 @@ extern "C" __global__ void __launch_bounds__(128, 4) k9ab55919bb39_kernel(const 
         for (int j = 0; j < 4; j++) {
             q0[j] = four[j];
         }
-        t_write4(b2 + 1344 * m0 + 48 * m1 + n0, q0);
+        t_write4(b2 + 48 * m0 + n0, q0);
     }
 }
 
-extern "C" int k9ab55919bb39(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k1d450f790e60(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k9ab55919bb39_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k1d450f790e60_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
