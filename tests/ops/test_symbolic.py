@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from tests.support.evaluate import Array, run
@@ -101,3 +101,17 @@ def test_sizes_that_meet_are_equal_unless_they_are_loose() -> None:
     loose = import_model(data, loose=fast.meetings)
     assert not loose.meetings and str(loose.outputs[0].type) == "f32[select(a == 1, b, a), 3]"
     assert str(loose.constraints) == "[(select(a == 1, b, a), select(b == 1, a, b)), (3, select(c == 1, 3, c))]"
+
+
+def test_a_size_meets_a_part_of_a_table_without_a_loose_form() -> None:
+    """Positions of a sequence, as exporters cut them from a table: where there is one, the sequence has one word."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["size"], start=1, end=2),
+        helper.make_node("Slice", ["table", "zero", "size", "zero"], ["part"]),
+        helper.make_node("Add", ["x", "part"], ["y"]),
+    ]
+    inputs = [helper.make_tensor_value_info("x", 1, ["batch", "seq", 3])]
+    weights = [numpy_helper.from_array(numbers(5, 3), "table"), numpy_helper.from_array(np.zeros(1, np.int64), "zero")]
+    graph = helper.make_graph(nodes, "m", inputs, [onnx.ValueInfoProto(name="y")], weights)
+    found = import_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]).SerializeToString())
+    assert not found.meetings and str(found.constraints) == "[(seq, min(5, seq))]"

@@ -250,9 +250,16 @@ class Meeting(tuple[Expr, Expr]):
 
     @property
     def symbols(self) -> list[str]:
-        """The dimensions of inputs in those of its sizes that may turn out to be 1."""
+        """The dimensions of inputs in those of its sizes that may turn out to be 1, and the other not."""
+        if _is_cut(*self) or _is_cut(*reversed(self)):
+            return []
         parts = walk(*(e for e in self if not is_nonnegative(e - 2)))
         return [str(e.data) for e in parts if e.op == "dim" and not is_runtime(e)]
+
+
+def _is_cut(cut: Expr, size: Expr) -> bool:
+    """Whether one size is another up to a limit that is no 1, as that of ``x[:, :size]``: both are 1, or none."""
+    return cut.op == "min" and size in cut.args and all(a is size or is_nonnegative(a - 2) for a in cut.args)
 
 
 def at_most_one(d: Expr) -> bool:
