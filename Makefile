@@ -161,7 +161,7 @@ contexts: $(call stamp,test) ## MODELS="a.onnx b.onnx": two contexts at once aga
 demo-numpy: $(call stamp,run) ## a function written in NumPy, compiled when it is called, beside NumPy
 	@$(py) samples/numpy_function.py
 
-card: $(call stamp,run) ## WHAT=attention|memory|llama|products|convolutions|calls|models|training|all: speed on an NVIDIA card beside PyTorch, which has to be installed
+card: $(call stamp,run) ## WHAT=attention|memory|llama|products|convolutions|calls|models|symbolic|training|all: speed on an NVIDIA card beside PyTorch, which has to be installed
 	$(py) -m tests.card $(WHAT) $(ARGS)
 
 sample-c: $(call stamp,run) ## the program in C that uses a bundle
