@@ -41,6 +41,15 @@ def _knows_half(compiler: str) -> bool:
     return subprocess.run(command, input="_Float16 x;", text=True, capture_output=True).returncode == 0
 
 
+def build_nccl(folder: Path) -> Path:
+    """The stand-in of NCCL's library, compiled into a folder."""
+    compiler = shlex.split(os.environ.get("T_EMULATE_CXX") or _cxx() or "")
+    library = folder / "libnccl.so.2"
+    flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden"]
+    subprocess.run([*compiler, *flags, str(HERE / "nccl" / "nccl.cpp"), "-o", str(library)], check=True)
+    return library
+
+
 @contextmanager
 def emulated_tools() -> Iterator[None]:
     """Inside, tools of CUDA and Metal are the emulator's, on PATH and by name. Skips a test where none can work."""

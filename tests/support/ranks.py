@@ -76,7 +76,7 @@ class World:
         """The table of a rank."""
         pending: dict[int, Callable[[], bool]] = {}
         numbers = itertools.count(1)
-        turns = {"sum": 0, "gather": 0}
+        turns = {"sum": 0, "gather": 0, "scatter": 0}
         self.log[rank] = []
 
         def begin(request: Any, done: Callable[[], bool]) -> int:
@@ -132,6 +132,16 @@ class World:
 
             return together("sum", source, count * kind.itemsize, finish, request)
 
+        def scatter(_: Any, source: int, to: int, count: int, dtype: Dtype, request: Any) -> int:
+            self.log[rank].append(("scatter", count))
+            kind = np.dtype(_TYPES[dtype.code, dtype.bits])
+
+            def finish(parts: list[bytes]) -> None:
+                total = np.sum([np.frombuffer(p, kind).reshape(self.count, -1) for p in parts], 0, kind)[rank].tobytes()
+                ctypes.memmove(to, total, len(total))
+
+            return together("scatter", source, count * self.count * kind.itemsize, finish, request)
+
         def gather(_: Any, source: int, to: int, nbytes: int, request: Any) -> int:
             self.log[rank].append(("gather", nbytes))
 
@@ -149,12 +159,30 @@ class World:
             return 0
 
         functions = (
-            _SEND(send), _SEND(receive), _SUM(add), _GATHER(gather), _SUM(add), _TEST(test),
+            _SEND(send), _SEND(receive), _SUM(add), _GATHER(gather), _SUM(scatter), _TEST(test),
             _MESSAGE(lambda _: ctypes.addressof(_CUT)), _ABORT(lambda _, status: None),
         )  # fmt: skip
         table = Table(ctypes.sizeof(Table), rank, self.count, 0, self.seconds, None, *functions)
         self._kept.append((table, functions))
         return table
+
+    def each(self, what: Callable[[int, Table], None]) -> None:
+        """Does something on all ranks at the same time, with their tables; raises what one of them raises."""
+        raised = list[BaseException]()
+
+        def one(rank: int, table: Table) -> None:
+            try:
+                what(rank, table)
+            except BaseException as error:  # of a test that fails
+                raised.append(error)
+
+        threads = [threading.Thread(target=one, args=(rank, self.table(rank))) for rank in range(self.count)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        if raised:
+            raise raised[0]
 
     def run(
         self,

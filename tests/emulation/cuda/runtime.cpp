@@ -255,6 +255,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
     if (device < 0 || device >= devices()) return give(cudaErrorInvalidDevice);
     *p = {};
     snprintf(p->name, sizeof p->name, "Emulated");
+    snprintf(p->uuid.bytes, sizeof p->uuid.bytes, "card %d", device);
     p->totalGlobalMem = memory_total();
     p->sharedMemPerBlock = shared_limit;
     p->sharedMemPerBlockOptin = most_dynamic;

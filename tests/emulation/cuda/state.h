@@ -6,13 +6,25 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "cuda_runtime.h"
 
 #pragma GCC visibility push(hidden)
 
-typedef std::function<void()> Work;
+// A piece of work in a stream: done once it returns true. Most do at their first try.
+struct Work {
+    std::function<bool()> go;
+    template <class F, class = std::enable_if_t<std::is_void_v<std::invoke_result_t<F &>>>>
+    Work(F f) : go([f]() mutable { f(); return true; }) {}
+    explicit Work(std::function<bool()> f) : go(std::move(f)) {}
+};
+
+namespace t_emulate {
+void enqueue(CUstream_st *stream, bool (*go)(void *), void *context);
+}
 
 struct CUgraph_st {
     std::vector<Work> work;
@@ -24,6 +36,8 @@ struct CUgraphExec_st {
     std::vector<Work> work;
 };
 struct CUstream_st {
+    // First, so that a library that knows the place alone, as the stand-in of NCCL does, can put work into the stream.
+    void (*enqueue)(CUstream_st *stream, bool (*go)(void *), void *context) = t_emulate::enqueue;
     bool blocking = true;           // waits for the default stream, and it for this
     CUgraph_st *capture = nullptr;  // what records
     std::deque<Work> work;
