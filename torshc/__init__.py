@@ -100,10 +100,12 @@ def load(
     threads: int | None = None,
     verify: bool = True,
     *,
-    device: int = 0,
+    device: int | None = None,
     stream: Any = None,
     profile: str | os.PathLike[str] | None = None,
     ranks: int | None = None,
+    nccl: str | os.PathLike[str] | None = None,
+    communicator: int | None = None,
 ) -> Model:
     """Load a bundle; needs no compiler and none of the compiler's packages but numpy.
 
@@ -111,18 +113,22 @@ def load(
         path: the bundle folder.
         threads: threads to run on; the bundle's default when None.
         verify: check the files against the manifest's hashes.
-        device: which card, for a bundle that runs on one.
+        device: which card, for a bundle that runs on one; the first, or of processes that share a model each its own.
         stream: the CUDA stream for all its work, a handle or a stream of torch or CuPy; its own when None.
         profile: what the names of files begin with to which the model writes the sizes of its runs, for
             ``compile --observed``; when None, what the environment variable ``TORSHC_PROFILE`` says.
-        ranks: address of a ``torshc_ranks`` of ``model.h``, for a bundle that several processes share; MPI's when None.
+        ranks: address of a ``torshc_ranks`` of ``model.h``, for a bundle that several processes share; when None MPI's,
+            or that of the folder ``TORSHC_MEET``.
+        nccl: absolute path of libnccl.so.2, for such a bundle on cards; when None, what ``TORSHC_NCCL`` says.
+        communicator: a communicator of that library (``ncclComm_t``) over all ranks; one of its own when None.
 
     Raises:
         BundleError: when the bundle is missing, altered or not for this machine.
     """
     from .runtime import load as load_bundle  # start-up: compiling does not load the runtime
 
-    return load_bundle(path, threads, verify, device=device, stream=stream, profile=profile, ranks=ranks)
+    more = {"device": device, "stream": stream, "profile": profile, "ranks": ranks, "nccl": nccl}
+    return load_bundle(path, threads, verify, communicator=communicator, **more)
 
 
 def load_model(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> InProcess:

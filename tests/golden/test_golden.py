@@ -37,6 +37,7 @@ FILES = [f"{target}/{name}{ENDS[target]}" for target, names in SHOWN.items() for
 # Templates that no text shows.
 UNSEEN = {
     "c/collective.c.j2": "no model names exchanges: tests/sharding compiles and runs them",
+    "cuda/collective.cu.j2": "no model names exchanges: tests/targets/gpu/cuda/test_collective.py runs them",
     "cuda/attention_cache.j2": "takes attention over a cache with all that belongs to it, which is no small model",
     "cuda/attention_group.j2": "prints 660 lines for the smallest model that it serves; groups.cu shows its products",
     "cuda/contraction_int4.j2": "takes weights of 4 bits as one format of models packs them",

@@ -142,6 +142,118 @@ def test_the_table_is_that_of_the_header() -> None:
     assert ctypes.sizeof(Table) == 4 * 4 + 8 * 10
 
 
+# ---- processes of one machine, without MPI ----
+
+LOCAL = """
+import os, signal, sys, time
+import numpy as np, torshc
+bundle, feed, how = sys.argv[1:]
+model = torshc.load(bundle)
+x = np.load(feed)
+for _ in range(3):
+    y = model.run({"x": x})["y"]
+if how == "answers":
+    np.save(f"{feed}.{model.rank}.npy", y)
+elif how == "kill" and model.rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+elif how == "leave" and model.rank == 1:
+    sys.exit(0)
+elif how == "wait" and model.rank == 1:
+    time.sleep(60)
+else:
+    model.run({"x": x})
+"""
+
+
+def start_local(bundle: Path, folder: Path, how: str, x: Any = X, **environment: str) -> list[subprocess.Popen[str]]:
+    """The processes of a bundle of two ranks."""
+    np.save(folder / "x.npy", x)
+    (folder / "meet").mkdir()
+    common = {**os.environ, "TORSHC_WORLD": "2", "TORSHC_MEET": str(folder / "meet"), **environment}
+    command = [sys.executable, "-c", LOCAL, str(bundle), str(folder / "x.npy"), how]
+    return [
+        subprocess.Popen(command, env={**common, "TORSHC_RANK": str(r)}, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        for r in range(2)
+    ]
+
+
+SCATTERED = TENSORS + "  scatter:\n    - {names: h2, axis: 0}\n"
+
+
+@pytest.mark.parametrize("shard", [STAGES, TENSORS, SCATTERED], ids=["stages", "tensors", "scattered"])
+@pytest.mark.parametrize("rows", [2, 30000], ids=["small", "several pieces"])
+def test_processes_meet_in_a_folder(shard: str, rows: int, tmp_path: Path) -> None:
+    """Also where a tensor is larger than the memory through which it goes."""
+    x = np.random.default_rng(5).standard_normal((rows, 8 if rows == 2 else 40)).astype(np.float32)
+    bundle, whole = compiled(mlp(x.shape[1], batch=rows), shard, tmp_path)
+    jobs = start_local(bundle, tmp_path, "answers", x)
+    said = [job.communicate(timeout=100)[1] for job in jobs]
+    assert [job.returncode for job in jobs] == [0, 0], said
+    want = whole.run({"x": x})["y"]
+    for rank in range(2):
+        y = np.load(tmp_path / f"x.npy.{rank}.npy")
+        # Sums over ranks are in another order: a few units in the last place of the largest element.
+        assert np.array_equal(y, want) if shard == STAGES else np.allclose(y, want, atol=2e-6 * np.abs(want).max())
+
+
+@pytest.mark.parametrize(("how", "code"), [("kill", -9), ("leave", 0)])
+def test_a_process_that_is_gone_is_named(how: str, code: int, stages: tuple[Path, Any], tmp_path: Path) -> None:
+    """At once: the others need not wait for the 30 s of an exchange."""
+    began = time.monotonic()
+    jobs = start_local(stages[0], tmp_path, how)
+    said = [job.communicate(timeout=100)[1] for job in jobs]
+    assert jobs[1].returncode == code and jobs[0].returncode not in (0, None) and "rank 1 has ended" in said[0]
+    assert time.monotonic() - began < 60  # on a machine with other work; on an idle one 2 s
+
+
+def test_a_process_that_does_not_run_is_told_apart(stages: tuple[Path, Any], tmp_path: Path) -> None:
+    jobs = start_local(stages[0], tmp_path, "wait", TORSHC_RANKS_SECONDS="0.5")
+    said = jobs[0].communicate(timeout=100)[1]
+    jobs[1].kill()
+    jobs[1].communicate()
+    assert jobs[0].returncode != 0 and "rank 1 of 2 did not answer within 0.5 s" in said
+
+
+WRONG_PLACES: dict[str, tuple[dict[str, str], str]] = {
+    "no number": ({"TORSHC_RANK": "one"}, "are no rank and no number of ranks"),
+    "no world": ({"TORSHC_WORLD": ""}, "are no rank and no number of ranks"),
+    "another world": ({"TORSHC_WORLD": "3"}, "cut into 2 ranks; the world has 3"),
+    "too high": ({"TORSHC_RANK": "2"}, "this is rank 2 of 2"),
+    "no folder": ({"TORSHC_MEET": "/nowhere/at/all"}, "no absolute path of a folder"),
+    "nowhere": ({"TORSHC_MEET": ""}, "no absolute path of a folder"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_PLACES)
+def test_an_environment_that_says_no_rank_is_refused(
+    what: str, stages: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change, message = WRONG_PLACES[what]
+    for name, text in {"TORSHC_RANK": "0", "TORSHC_WORLD": "2", "TORSHC_MEET": str(tmp_path), **change}.items():
+        monkeypatch.setenv(name, text)
+    with pytest.raises(BundleError, match=message):
+        torshc.load(stages[0])
+
+
+def test_a_folder_of_another_job_is_refused(
+    stages: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies there says how far the other job came. The same process may open its bundle again."""
+    for name, text in {"TORSHC_RANK": "0", "TORSHC_WORLD": "2", "TORSHC_MEET": str(tmp_path)}.items():
+        monkeypatch.setenv(name, text)
+    command = [sys.executable, "-c", "import sys, torshc; torshc.load(sys.argv[1])", str(stages[0])]
+    assert subprocess.run(command, cwd=ROOT).returncode == 0
+    with pytest.raises(BundleError, match="another job's is") as caught:
+        torshc.load(stages[0])
+    assert "a new folder in TORSHC_MEET" in caught.value.remedy
+    (meet,) = tmp_path.glob("*.ranks")
+    meet.unlink()
+    for _ in range(2):
+        assert torshc.load(stages[0]).ranks == 2
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode != 0 and "another process is this rank" in done.stderr
+
+
 # ---- MPI ----
 
 PROGRAM = """

@@ -57,7 +57,7 @@ WRONG = {
     "tensors: {ranks: 2}": (1, "the key 'split' is missing"),
     "tensors: {ranks: 2, split: []}": (1, "nothing is split"),
     TENSORS.replace("axis: -1", "axes: -1"): (5, "unknown key 'axes'; did you mean 'axis'?"),
-    TENSORS.replace("4\n", "1\n", 1): (2, "expected a whole number from 2 to 1024, found 1"),
+    TENSORS.replace("4\n", "0\n", 1): (2, "expected a whole number from 1 to 1024, found 0"),
 }
 
 

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.models import model, node
+from tests.support.models import model, node, save
 from torshc.base.errors import ConfigError
+from torshc.base.options import CompileOptions
+from torshc.pipeline.ranks import cut_model
 
 from .models import decoder, mlp, run_ranks, weight
 from .test_stages import IDS, X, cut
@@ -118,7 +120,51 @@ def test_halves_are_added_up_in_f32(tmp_path: Path) -> None:
     assert all(np.allclose(y, whole, rtol=0, atol=2**-9 * np.abs(whole).max()) for y in found)
 
 
+@pytest.mark.parametrize(("ranks", "casts"), [(2, 0), (4, 2)])
+def test_two_cards_add_up_halves_as_they_are(ranks: int, casts: int, tmp_path: Path) -> None:
+    """One addition of two halves rounds once, as one in f32 and a cast do; of more, each rounds."""
+    constants = {"w": weight(1, 8, 12).astype(np.float16), "v": weight(2, 12, 8).astype(np.float16)}
+    made = model([node("MatMul", "x w", "p"), node("MatMul", "p v", "y")], {"x": ("float16", (5, 8))}, ["y"], constants)
+    (tmp_path / "shard.yaml").write_text(rules(ranks, "names: w, axis: 1"))
+    options = CompileOptions(target="cuda", shard=tmp_path / "shard.yaml")
+    done = cut_model(save(made, tmp_path / "m.onnx"), options)
+    assert Counter(n.op.name for n in done.graphs[0].nodes)["Cast"] == casts
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_sum_is_scattered_where_rules_say_so(ranks: int, tmp_path: Path) -> None:
+    """Rows of the first block's sum stay apart through what is added, until the next product wants whole rows."""
+    shard = rules(ranks, 'names: "[ab].up", axis: 1') + "  scatter:\n    - {names: h2, axis: -2}\n"
+    found, whole, world = run_ranks(mlp(batch=8), shard, tmp_path, {"x": np.vstack([X, X])[:8]}, ranks)
+    assert close(found, whole)
+    # h3 is gathered for the product b.up; what is added to it last is split as it is, and y is gathered.
+    assert [kind for kind, _ in world.log[0]] == ["scatter", "gather", "sum", "gather"]
+    assert world.log[0][0][1] == 8 * 8 // ranks
+
+
+def test_a_scattered_sum_of_a_gemm_has_its_term_once(tmp_path: Path) -> None:
+    constants = {"w": weight(1, 8, 12), "v": weight(2, 12, 6), "c": weight(3, 4, 6)}
+    nodes = [node("Gemm", "x w", "p"), node("Gemm", "p v c", "q", beta=0.5), node("Relu", "q", "y")]
+    made = model(nodes, {"x": (4, 8)}, ["y"], constants)
+    for axis in (0, 1):
+        shard = rules(2, "names: w, axis: 1") + f"  scatter:\n    - {{names: q, axis: {axis}}}\n"
+        found, whole, world = run_ranks(made, shard, tmp_path, {"x": X[:4]}, 2)
+        assert close(found, whole) and [kind for kind, _ in world.log[0]] == ["scatter", "gather"]
+
+
 WRONG = {
+    rules(2, "names: a.up, axis: 1") + "  scatter: [{names: h2, axis: 0}]\n": (
+        5,
+        "axis 0 of the result of 'h2' is n long, which 2 ranks cannot share",
+    ),
+    rules(2, "names: a.up, axis: 1") + "  scatter: [{names: h22, axis: 0}]\n": (
+        5,
+        "no node and no tensor is called 'h22'; did you mean 'h2'?",
+    ),
+    rules(2, "names: a.up, axis: 1") + "  scatter: [{names: h2, axis: 2}]\n": (
+        5,
+        "the result of 'h2' has 2 dimensions and no axis 2",
+    ),
     rules(2, "names: b.upp, axis: 1"): (4, "no node and no tensor is called 'b.upp'; did you mean 'b.up'?"),
     rules(2, "names: a.up, axis: 2"): (4, "'a.up' has 2 dimensions and no axis 2"),
     rules(5, "names: a.up, axis: 1"): (4, "axis 1 of 'a.up' is 24 long, which 5 ranks cannot share"),

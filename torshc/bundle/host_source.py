@@ -42,7 +42,6 @@ from .sizes import Part, Sizes
 OWN = "t_named.c"
 VERSIONS = "t_versions.c"
 STATES = "t_state.c"  # of libraries that train
-RANKS = ("t_ranks.c", "t_ranks.h")  # of libraries that are one rank of several
 STRETCH = 128  # steps or sizes in a C function; compilers take a time that grows with the square of its length
 T = TypeVar("T")
 EQUATION = 40  # nodes of a condition that its message shows
@@ -459,7 +458,8 @@ def host_sources(
     if program.states:
         files = replace(files, sources=(*files.sources, STATES))
     if program.ranks:
-        files = replace(files, sources=(*files.sources, RANKS[0]), headers=(*files.headers, RANKS[1]))
+        more = files.ranks
+        files = replace(files, sources=(*files.sources, *more[0]), headers=(*files.headers, *more[1]))
     for version in (program, *others):
         for form in version.forms:
             if form.script is not None:

@@ -310,7 +310,7 @@ class Assembler:
         demands = tuple(
             (place, self.graph.demands[self.faults[b.operand]])
             for b, place in zip(p.kernel.buffers, buffers, strict=True)
-            if b.written and isinstance(b.operand, Value) and b.operand in self.faults
+            if b.written and not p.threads and isinstance(b.operand, Value) and b.operand in self.faults
         )
         return Launch(
             p.symbol,

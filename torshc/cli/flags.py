@@ -176,7 +176,7 @@ SHARD: Option = click.option(
     "--shard",
     type=FILE,
     metavar="FILE|auto:N",
-    help="Cut the model into ranks for several processes (MPI), as a file says (YAML) or a cost model; --target c.",
+    help="Cut the model into ranks, processes or cards that share it, as a file says (YAML) or a cost model; c, cuda.",
 )
 PROFILE: Option = click.option("--profile", is_flag=True, help="Make the library time its kernels.")
 DIMS: Option = click.option(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from ..pipeline.compilation import Compilation
 from ..pipeline.ranks import Ranks, exchanges_of
-from ..sharding import compute_seconds, exchange_seconds
+from ..sharding import Machine, compute_seconds, exchange_seconds, link_bytes, machine_of
 from .columns import Column, table
 from .data import Explanation, explain
 from .escaping import printable
@@ -17,20 +18,21 @@ _ALL = -1
 
 def ranks_json(ranks: Ranks, dims: dict[str, int] | None = None) -> dict[str, Any]:
     """What the ranks are, and what they exchange in a run."""
-    found = _explained(ranks, dims)
+    found, machine = _explained(ranks, dims), _machine(ranks)
     return {
         "ranks": [
             {
                 "launches": e.launches,
-                "predicted_ms": _seconds(e) * 1e3,
+                "predicted_ms": _seconds(e, c, machine) * 1e3,
                 "flops": _flops(e),
                 "weights_bytes": e.weights_bytes,
                 "arena_bytes": e.arena_bytes,
                 "fallbacks": list(e.fallbacks),
             }
-            for e in found
+            for e, c in zip(found, ranks.compilations, strict=True)
         ],
         "chosen": ranks.cut.chosen,
+        "exchanged_by": "NCCL" if ranks.compilations[0].options.target == "cuda" else "ranks",
         "exchanges": [
             {
                 "kind": t.kind,
@@ -40,6 +42,8 @@ def ranks_json(ranks: Ranks, dims: dict[str, int] | None = None) -> dict[str, An
                 "dims": list(t.dims),
                 "dtype": t.dtype,
                 "bytes": n,
+                "link_bytes": round(link_bytes(t.kind, n, len(found))),
+                "predicted_ms": exchange_seconds(machine, t.kind, n, len(found)) * 1e3,
             }
             for t, n in zip(exchanges_of(ranks.cut), _bytes(ranks, found[0]), strict=True)
         ],
@@ -48,7 +52,7 @@ def ranks_json(ranks: Ranks, dims: dict[str, int] | None = None) -> dict[str, An
 
 def ranks_text(ranks: Ranks, dims: dict[str, int] | None = None) -> str:
     """Tables of the ranks and of the links between them, at the sizes of `explain`."""
-    found = _explained(ranks, dims)
+    found, machine = _explained(ranks, dims), _machine(ranks)
     columns = [Column("rank", 5), Column("launches", 9, right=True), Column("operations", 12, right=True)]
     columns += [Column(title, 12, right=True) for title in ("weights", "arena", "predicted")]
     rows = [
@@ -58,7 +62,7 @@ def ranks_text(ranks: Ranks, dims: dict[str, int] | None = None) -> str:
             flops_text(_flops(e)),
             bytes_text(e.weights_bytes),
             bytes_text(e.arena_bytes),
-            f"{short(_seconds(e) * 1e3)} ms",
+            f"{short(_seconds(e, ranks.compilations[k], machine) * 1e3)} ms",
         ]
         for k, e in enumerate(found)
     ]
@@ -68,7 +72,7 @@ def ranks_text(ranks: Ranks, dims: dict[str, int] | None = None) -> str:
     for t, n in zip(ranks.cut.transfers, _bytes(ranks, found[0]), strict=True):
         link = (t.source, t.target, t.kind)
         links[link] = links.get(link, 0) + n
-        times[link] = times.get(link, 0) + exchange_seconds(t.kind, n, len(found))
+        times[link] = times.get(link, 0) + exchange_seconds(machine, t.kind, n, len(found))
         counts[link] += 1
     between = [Column("between", 16), Column("operator", 12), Column("number", 8, right=True)]
     between += [Column("bytes a run", 14, right=True), Column("predicted", 12, right=True)]
@@ -83,6 +87,8 @@ def ranks_text(ranks: Ranks, dims: dict[str, int] | None = None) -> str:
         for (source, target, kind), n in links.items()
     ]
     lines = [*table(columns, rows), "", *table(between, more)]
+    if ranks.compilations[0].options.target == "cuda":
+        lines.append("NCCL exchanges them, in CUDA graphs")
     if found[0].dims:
         lines.append(f"at {', '.join(f'{printable(name)}={size}' for name, size in found[0].dims.items())}")
     chosen = f"\nas chosen:\n{ranks.cut.chosen}" if ranks.cut.chosen else ""
@@ -97,9 +103,20 @@ def _flops(e: Explanation) -> int:
     return sum(k.flops for g in e.groups for k in g.kernels)
 
 
-def _seconds(e: Explanation) -> float:
-    """What a core takes for a rank's kernels, by the cost model of `sharding/cost.py`."""
-    return sum(compute_seconds(k.flops, k.bytes) for g in e.groups if g.kind != "collective" for k in g.kernels)
+def _machine(ranks: Ranks) -> Machine:
+    options = ranks.compilations[0].options
+    return machine_of(options.target, options.precision)
+
+
+def _seconds(e: Explanation, compilation: Compilation, machine: Machine) -> float:
+    """What a core or a card takes for a rank's kernels, by the cost model of `sharding/cost.py`."""
+    narrow = [[any(b.dtype.size == 2 for b in k.buffers) for k in u.kernels] for u in compilation.units]
+    return sum(
+        compute_seconds(machine, k.flops, k.bytes, half)
+        for g, halves in zip(e.groups, narrow, strict=True)
+        if g.kind != "collective"
+        for k, half in zip(g.kernels, halves, strict=True)
+    )
 
 
 def _bytes(ranks: Ranks, shown: Explanation) -> list[int]:

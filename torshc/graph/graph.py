@@ -437,9 +437,12 @@ class Graph:
         self.demands = [*found.values()]
         self.output_names[len(shown) :] = [""] * len(self.demands)
 
-    def drop_demands(self) -> None:
-        """Forget them, for targets that cannot refuse a run in its midst."""
-        self.outputs, self.demands = self.results, []
+    def drop_demands(self, but: str = "") -> None:
+        """Forget them but those of a word, for targets that cannot refuse a run in its midst."""
+        kept = [
+            (v, what) for v, what in zip(self.outputs[len(self.results) :], self.demands, strict=True) if what == but
+        ]
+        self.outputs, self.demands = [*self.results, *(v for v, _ in kept)], [what for _, what in kept]
         del self.output_names[len(self.outputs) :]
 
     def forget(self, symbols: Collection[str]) -> None:

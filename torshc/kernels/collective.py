@@ -9,7 +9,7 @@ from typing import ClassVar
 from ..base.manifest import DLPACK
 from ..expr import Expr, as_expr
 from ..graph import Value
-from ..ops.ranks.collectives import AllReduce, Collective
+from ..ops.ranks.collectives import AllReduce, Collective, ReduceScatter
 from ..plan.group import Group
 from ..plan.storage import Storage
 from .base import Buffer, Kernel, Temporary
@@ -80,7 +80,8 @@ def lower_collective(group: Group, storage: Mapping[Value, Storage], nests: Nest
         buffers.append(Buffer(found.operand, token.dtype, True, found.start))
     else:
         buffers.append(Buffer(Temporary("token", group.id, token.type.nbytes), token.dtype, written=True))
-    own, summed = (sent or come)[0], isinstance(node.op, AllReduce)
+    summed = isinstance(node.op, AllReduce | ReduceScatter)
+    own = come[0] if isinstance(node.op, ReduceScatter) else (sent or come)[0]
     call = CollectiveKernel(
         buffers=tuple(buffers),
         tasks=as_expr(1),

@@ -41,6 +41,7 @@ from ..formats import load_graph
 from ..formats.files import model_files
 from ..graph import Graph
 from ..ops import CustomOperators
+from ..ops.core.bounds import EXCHANGE
 from ..passes import run_pipeline
 from ..passes.assume_values import assume_values
 from ..passes.policy import Policy
@@ -247,7 +248,7 @@ def _compile_form(graph: Graph, job: Job, clock: Clock, values: Mapping[str, int
     if values:
         assume_values(graph, values)
     if target.device != CPU:
-        graph.drop_demands()
+        graph.drop_demands(but=EXCHANGE)
     drop_unneeded(graph)
     script = None if is_plain(graph) else partition(graph)
     if script is not None and target.device != CPU:

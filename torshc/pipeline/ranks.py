@@ -22,7 +22,7 @@ from ..formats import load_graph
 from ..graph import Graph
 from ..ops import CustomOperators
 from ..plan.partition import drop_unneeded, is_plain
-from ..sharding import Cut, Sharding, Stages, choose_splits, cut_stages, read_sharding, split_tensors
+from ..sharding import Cut, Sharding, Stages, choose_splits, cut_stages, machine_of, read_sharding, split_tensors
 from ..sharding.config import RANKS_MOST
 from .compilation import Compilation
 from .compiler import compile_model, prepare
@@ -87,7 +87,10 @@ def compile_ranks(
         lacking = add_mpi(bundle)
         bundle.commit(RanksManifest(__version__, done[0].name, each.prefix, tuple(infos), exchanges_of(cut)).to_json())
     warnings = (
-        [f"{lacking}, so nothing starts MPI: install it (libopenmpi-dev), then sh {Path(out) / 'mpi' / 'build.sh'}"]
+        [
+            f"{lacking}, so nothing starts MPI: install it (libopenmpi-dev), then sh {Path(out) / 'mpi' / 'build.sh'}; "
+            "or start the processes with TORSHC_RANK, TORSHC_WORLD and TORSHC_MEET"
+        ]
         if lacking
         else []
     )
@@ -102,8 +105,8 @@ def cut_model(source: str | Path | bytes | Graph, options: CompileOptions) -> Cu
         UnsupportedError: the model's sizes or steps are known only in a run.
     """
     assert options.shard is not None
-    if options.target != "c":
-        raise ConfigError(f"--shard with --target {options.target}", "ranks are processes: use --target c")
+    if options.target not in ("c", "cuda"):
+        raise ConfigError(f"--shard with --target {options.target}", "ranks are processes: use --target c or cuda")
     for name in _ALONE:
         if getattr(options, name):
             raise ConfigError(f"--shard with --{name.replace('_', '-')}", "leave one of them out")
@@ -118,24 +121,24 @@ def cut_model(source: str | Path | bytes | Graph, options: CompileOptions) -> Cu
             found = [n.describe() for n in graph.nodes if n.op.family == "host"] or ["the model"]
             why = "sizes or contents are known only in a run, which no rank can have"
             raise UnsupportedError([f"{who}: {why}" for who in found], "pin the inputs' shapes with --shapes")
-        return _choose(graph, int(automatic[1])) if automatic else _cut(graph, sharding)
+        return _choose(graph, int(automatic[1]), options) if automatic else _cut(graph, sharding, options)
 
 
-def _choose(graph: Graph, ranks: int) -> Cut:
+def _choose(graph: Graph, ranks: int, options: CompileOptions) -> Cut:
     """The cut that the cost model chooses: with parts of weights where that makes a run shorter, else stages."""
     if not 2 <= ranks <= RANKS_MOST:
         raise ConfigError(f"--shard auto:{ranks}", f"ask for 2 to {RANKS_MOST} ranks")
-    found = choose_splits(graph, ranks)
+    found = choose_splits(graph, ranks, machine_of(options.target, options.precision))
     if found is None:
         return dataclasses.replace(cut_stages(graph, Stages(ranks, where="--shard auto")), chosen=f"stages: {ranks}\n")
-    return dataclasses.replace(split_tensors(graph, found), chosen=found.text)
+    return dataclasses.replace(split_tensors(graph, found, options.target == "cuda"), chosen=found.text)
 
 
-def _cut(graph: Graph, sharding: Sharding) -> Cut:
+def _cut(graph: Graph, sharding: Sharding, options: CompileOptions) -> Cut:
     if sharding.stages is not None:
         return cut_stages(graph, sharding.stages)
     assert sharding.tensors is not None
-    return split_tensors(graph, sharding.tensors)
+    return split_tensors(graph, sharding.tensors, options.target == "cuda")
 
 
 def exchanges_of(cut: Cut) -> tuple[ExchangeInfo, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import threading
 import weakref
 from ctypes import byref, c_void_p
@@ -59,6 +60,8 @@ class Opened:
         profile: what the names of files begin with that tell what runs saw; None for what the environment says.
         of: the open model that this is a context of.
         ranks: address of the table of the processes that share the model; 0 for a model that is whole.
+        nccl: path of the library by which their cards exchange tensors.
+        comm: the caller's communicator of that library; 0 for one of its own.
 
     Raises:
         BundleError: it cannot be opened.
@@ -76,10 +79,12 @@ class Opened:
         profile: bytes | None = None,
         of: Opened | None = None,
         ranks: int = 0,
+        nccl: str = "",
+        comm: int = 0,
     ) -> None:
-        options = Options(
-            ctypes.sizeof(Options), 0, threads, weights, device[1], stream or None, profile, ranks or None
-        )
+        size, path = ctypes.sizeof(Options), os.fsencode(nccl) if nccl else None
+        shared = ranks or None, path, comm or None
+        options = Options(size, 0, threads, weights, device[1], stream or None, profile, *shared)
         if not ranks:
             options.size = Options.ranks.offset
         if profile is None and not ranks:  # libraries that know only the first fields are opened as they want it
@@ -96,6 +101,8 @@ class Opened:
             raise BundleError(f"cannot open {name!r}: {library.last_error()}", remedy)
         assert handle.value is not None
         self.handle: int = handle.value
+        if device[1] < 0:  # the library chose
+            device = device[0], library.torshc_device_number(self.handle)
         self.library, self.device, self.stream = library, device, stream
         self.name, self.weights, self.threads = name, weights, threads
         self._spare = Spare()

@@ -69,6 +69,8 @@ class Options(ctypes.Structure):
         ("stream", ctypes.c_void_p),
         ("profile_path", c_char_p),
         ("ranks", ctypes.c_void_p),
+        ("nccl_path", c_char_p),
+        ("nccl_comm", ctypes.c_void_p),
     )
 
 
@@ -131,6 +133,7 @@ _TRAINING_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 # What older libraries do not have.
 _LATER_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "torshc_context_new": (c_int, (_MODEL, POINTER(Options), POINTER(_MODEL))),
+    "torshc_device_number": (c_int32, (_MODEL,)),
     "torshc_isa": (c_char_p, ()),
     "torshc_set_weights": (c_int, (_MODEL, c_char_p)),
     "torshc_set_tensors": (c_int, (_MODEL, POINTER(NamedTensor), c_size_t)),

@@ -18,7 +18,7 @@ from .device import Opened, stream_number
 from .manifest import REMEDY, RunInfo, read_manifest, require_plain
 from .model import Model, check_threads
 from .native import CPU, Library
-from .ranks import Place, has_ranks, place_of
+from .ranks import Place, has_ranks, nccl_path, place_of
 from .training import TrainingModel
 
 
@@ -58,10 +58,12 @@ def load(
     threads: int | None = None,
     verify: bool = True,
     *,
-    device: int = 0,
+    device: int | None = None,
     stream: Any = None,
     profile: str | os.PathLike[str] | None = None,
     ranks: int | None = None,
+    nccl: str | os.PathLike[str] | None = None,
+    communicator: int | None = None,
 ) -> Model:
     """Opens a bundle; of one for several processes, the part of this process.
 
@@ -74,12 +76,18 @@ def load(
             process may use, unless --threads said otherwise).
         verify: compare the SHA-256 of library and weights with the manifest (about half a second a gigabyte). The
             library compares size and identity of the weights in any case.
-        device: which card, for a bundle that runs on one.
+        device: which card, for a bundle that runs on one; the first when None, and of processes that share a model each
+            one's own: the process's number on its machine, modulo how many cards there are.
         stream: the CUDA stream for all its work, a handle or a stream of torch or CuPy; its own when None.
         profile: the model writes the sizes of its runs to a file for ``compile --observed``, whose name begins so, when
             it is closed and now and then; when None, if the environment has ``TORSHC_PROFILE``. "" is none.
         ranks: address of a ``torshc_ranks`` of ``model.h``, for a bundle that several processes share; when None, that
-            of MPI, which is started unless it has been (``mpirun -n 2 python program.py``).
+            of MPI, which is started unless it has been (``mpirun -n 2 python program.py``), or, where the environment
+            has ``TORSHC_RANK``, ``TORSHC_WORLD`` and ``TORSHC_MEET``, that of processes of one machine.
+        nccl: absolute path of libnccl.so.2, for such a bundle on cards; when None, what ``TORSHC_NCCL`` of the
+            environment names.
+        communicator: the caller's communicator (``ncclComm_t``) of that library over all ranks, as a number; one of its
+            own when None.
 
     Raises:
         BundleError: it is no bundle, was altered, or is for another machine; there is no driver, no card, or none that
@@ -99,7 +107,7 @@ def load(
         seen = _identity(folder)
         known = known or seen is not None
         try:
-            model = _load(folder, threads, verify, device, stream, path_of_profile, place)
+            model = _load(folder, threads, verify, device, stream, path_of_profile, place, nccl, communicator)
             if _identity(folder) == seen:
                 return model
             model.close()
@@ -116,10 +124,12 @@ def _load(
     folder: Path,
     threads: int | None,
     verify: bool,
-    device: int,
+    device: int | None,
     stream: Any,
     profile: bytes | None,
     rank: Place | None,
+    nccl: str | os.PathLike[str] | None,
+    communicator: int | None,
 ) -> Model:
     manifest = read_manifest(folder)
     machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
@@ -149,8 +159,13 @@ def _load(
         _check_library(opened, manifest)
         file = os.fsencode(weights) if weights else None
         count = manifest.threads if threads is None else threads
-        table = 0 if rank is None else rank.table
-        found = Opened(opened, manifest.model, file, count, (place, device), handle, profile, None, table)
+        shared = rank is not None and place != CPU
+        card = (-1 if shared else 0) if device is None else device
+        table = 0 if rank is None else rank.join(opened, library)
+        found = Opened(
+            opened, manifest.model, file, count, (place, card), handle, profile, None, table,
+            nccl_path(nccl) if shared else "", communicator or 0,
+        )  # fmt: skip
     except BaseException:
         opened.unload()
         raise

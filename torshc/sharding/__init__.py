@@ -2,13 +2,14 @@
 
 from .automatic import choose_splits
 from .config import Sharding, Stages, TensorParallel, read_sharding
-from .cost import compute_seconds, exchange_seconds
+from .cost import Machine, compute_seconds, exchange_seconds, link_bytes, machine_of
 from .cut import Cut, Transfer
 from .stages import cut_stages
 from .tensors import split_tensors
 
 __all__ = [
     "Cut",
+    "Machine",
     "Sharding",
     "Stages",
     "TensorParallel",
@@ -17,6 +18,8 @@ __all__ = [
     "compute_seconds",
     "cut_stages",
     "exchange_seconds",
+    "link_bytes",
+    "machine_of",
     "read_sharding",
     "split_tensors",
 ]

@@ -10,7 +10,7 @@ from ..graph import Graph, Node, Value
 from ..ops.math.linalg import Gemm, MatMul
 from ..ops.tensor.parts import Split
 from .config import Choice, SplitRule, TensorParallel
-from .cost import compute_seconds, exchange_seconds
+from .cost import Machine, compute_seconds, exchange_seconds
 from .cut import demands_of, names_of
 from .layout import Axis, Layout, Way, way_of
 
@@ -18,10 +18,10 @@ USUAL = 128  # what a symbolic size counts as
 WHERE = "--shard auto"
 
 
-def choose_splits(graph: Graph, ranks: int) -> TensorParallel | None:
+def choose_splits(graph: Graph, ranks: int, machine: Machine) -> TensorParallel | None:
     """The rules by which a run is predicted to be shortest, found one product after the other; None for none."""
     uses: dict[Node, dict[Value, Axis]] = {}
-    best = _seconds(graph, uses, ranks)
+    best = _seconds(graph, uses, ranks, machine)
     splits = {tuple(as_int(s) for s in n.op.sizes) for n in graph.nodes if isinstance(n.op, Split)}
     for node, weight, axis in _products(graph):
         size = as_int(weight.shape[axis]) or 0
@@ -31,7 +31,7 @@ def choose_splits(graph: Graph, ranks: int) -> TensorParallel | None:
             if not size or any(not k or k % ranks for k in known):
                 continue
             tried = {**uses, node: {weight: Axis(axis, known)}}
-            seconds = _seconds(graph, tried, ranks)
+            seconds = _seconds(graph, tried, ranks, machine)
             if seconds < best:
                 uses, best = tried, seconds
     rules = [
@@ -56,7 +56,7 @@ def _products(graph: Graph) -> Iterator[tuple[Node, Value, int]]:
             yield node, weight, 1 - node.op.trans_b
 
 
-def _seconds(graph: Graph, uses: Mapping[Node, Mapping[Value, Axis]], ranks: int) -> float:
+def _seconds(graph: Graph, uses: Mapping[Node, Mapping[Value, Axis]], ranks: int, machine: Machine) -> float:
     """What a run is predicted to take with these layouts of weights."""
     layout: dict[Value, Axis] = {}
     whole: set[Value] = set()
@@ -67,7 +67,7 @@ def _seconds(graph: Graph, uses: Mapping[Node, Mapping[Value, Axis]], ranks: int
         if have is None or have == want or v in whole:
             return 0.0
         whole.add(v)
-        return exchange_seconds("AllGather", _nbytes(v) / ranks, ranks)
+        return exchange_seconds(machine, "AllGather", _nbytes(v) / ranks, ranks)
 
     for node in graph.nodes:
         own = uses.get(node, {})
@@ -79,10 +79,10 @@ def _seconds(graph: Graph, uses: Mapping[Node, Mapping[Value, Axis]], ranks: int
             total += 0.0 if v is None else take(v, want)
         nbytes = sum(map(_nbytes, (*node.operands, *node.outputs)))
         operations = 2.0 * _size(node.output) * _depth(node)
-        total += shared * compute_seconds(operations, nbytes)
+        total += shared * compute_seconds(machine, operations, nbytes, node.output.dtype.size == 2)
         layout |= {v: x for v, x in zip(node.outputs, way.gives, strict=True) if x is not None}
         if way.summed:
-            total += exchange_seconds("AllReduce", _nbytes(node.output), ranks)
+            total += exchange_seconds(machine, "AllReduce", _nbytes(node.output), ranks)
     return total + sum(take(v, None) for v in (*graph.results, *demands_of(graph)))
 
 

@@ -11,6 +11,8 @@ tensors:                        # or: all ranks compute all nodes, with their pa
   split:
     - {names: "*.c_attn.weight", axis: 1, parts: 3}
     - {names: "*.c_fc.weight", axis: 1}
+  scatter:                      # sums of which every rank gets its part, as of rows
+    - {names: "*.c_proj*", axis: 0}
 """
 
 from __future__ import annotations
@@ -95,6 +97,21 @@ class SplitRule:
 
 
 @dataclass(frozen=True)
+class ScatterRule:
+    """Sums over ranks of which each gets its part, so that what follows is computed once and not by every rank.
+
+    Attributes:
+        names: of products, by their nodes' names or those of their results.
+        axis: of the result; negative from the end.
+        where: file and line.
+    """
+
+    names: Choice
+    axis: int
+    where: str = ""
+
+
+@dataclass(frozen=True)
 class TensorParallel:
     """All ranks compute all nodes, with their parts of weights.
 
@@ -102,11 +119,13 @@ class TensorParallel:
         ranks: how many there are.
         rules: which weights are split; of those that name one, the first counts.
         where: file and line.
+        scatter: which sums are scattered; of those that name one, the first counts.
     """
 
     ranks: int
     rules: tuple[SplitRule, ...]
     where: str = ""
+    scatter: tuple[ScatterRule, ...] = ()
 
     @property
     def text(self) -> str:
@@ -116,6 +135,8 @@ class TensorParallel:
             several = isinstance(r.parts, tuple) and len(r.parts) > 1
             parts = f", parts: {list(r.parts)}" if several and isinstance(r.parts, tuple) else ""
             lines.append(f"    - {{names: {json.dumps(r.names.text)}, axis: {r.axis}{parts}}}")
+        lines += ["  scatter:"] if self.scatter else []
+        lines += [f"    - {{names: {json.dumps(r.names.text)}, axis: {r.axis}}}" for r in self.scatter]
         return "\n".join(lines) + "\n"
 
 
@@ -176,11 +197,18 @@ def _choices(item: Item) -> Iterable[Choice]:
 
 
 def _tensors(item: Item) -> TensorParallel:
-    items = item.mapping(("ranks", "split"), required=("ranks", "split"))
+    items = item.mapping(("ranks", "split", "scatter"), required=("ranks", "split"))
     rules = [_split_rule(i) for i in items["split"].sequence()]
     if not rules:
         raise items["split"].error("nothing is split", "name weights or products of the model, or patterns of them")
-    return TensorParallel(items["ranks"].integer(2, RANKS_MOST), tuple(rules), _place(item))
+    scatter = [_scatter_rule(i) for i in items["scatter"].sequence()] if "scatter" in items else []
+    return TensorParallel(items["ranks"].integer(1, RANKS_MOST), tuple(rules), _place(item), tuple(scatter))
+
+
+def _scatter_rule(item: Item) -> ScatterRule:
+    items = item.mapping(("names", "axis"), required=("names", "axis"))
+    names = items["names"]
+    return ScatterRule(Choice(names.text(), _place(names)), items["axis"].integer(-8, 7), _place(item))
 
 
 def _split_rule(item: Item) -> SplitRule:

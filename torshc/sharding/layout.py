@@ -226,7 +226,7 @@ def _reduce(node: Node, layouts: Sequence[Layout], ranks: int) -> Way | None:
     return Way(tuple(layouts), node.op, (x.at(x.axis - gone),))
 
 
-@_rule(REGISTRY["", "LayerNormalization"])
+@_rule(REGISTRY["", "LayerNormalization"], REGISTRY["", "RMSNormalization"])
 def _norm(node: Node, layouts: Sequence[Layout], ranks: int) -> Way | None:
     x, rank = layouts[0], node.operands[0].type.rank
     if x is None or x.axis >= getattr(node.op, "axis", -1) % rank or any(layouts[1:]) or len(node.outputs) > 1:
@@ -272,7 +272,7 @@ def _matmul(node: Node, layouts: Sequence[Layout], ranks: int) -> Way | None:
         x = left if left is not None and left.axis == inner[0] else right
         assert x is not None
         return Way((x.at(inner[0]), x.at(inner[1])), node.op, (None,), summed=True)
-    if right is not None and right.axis == columns and left is None:
+    if right is not None and right.axis == columns and (left is None or b.const is not None):
         return Way((None, right), node.op, (right.at(rank - 1),))
     if left is not None and left.axis == rows:
         return Way((left, None), node.op, (left.at(rank - 2),))
@@ -293,6 +293,8 @@ def _gemm(node: Node, layouts: Sequence[Layout], ranks: int) -> Way | None:
         if x is not None and x.axis == axis:
             added = None if c is None else (c, op.beta)
             return Way((x.at(inner[0]), x.at(inner[1])), replace(op, beta=1.0), (None,), summed=True, added=added)
+    if right is not None and node.operands[1].const is not None:
+        left = None  # a weight stays split, and rows are made whole
     x = left or right
     if x is None or (left and right):
         return None

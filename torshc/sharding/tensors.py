@@ -5,31 +5,35 @@ Where weights are split, what follows is split as rules say (`layout.py`). What 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ..base.errors import ConfigError, UnsupportedError
-from ..expr import BF16, F16, F32, DType
+from ..expr import BF16, F16, F32, DType, as_int
 from ..graph import Graph, Node, Value
 from ..ops import Tensor
 from ..ops.core.tensor import apply_op
-from ..ops.ranks.collectives import SUMMED, AllGather, AllReduce
+from ..ops.math.linalg import Gemm, MatMul
+from ..ops.ranks.collectives import SUMMED, AllGather, AllReduce, ReduceScatter
 from ..ops.tensor.view import Concat
 from ..passes.config import Problems
-from .config import SplitRule, TensorParallel
+from .config import ScatterRule, SplitRule, TensorParallel
 from .cut import Cut, RankGraph, Transfer, demands_of, name_of, names_of
 from .layout import Axis, Layout, Way, way_of
 
 
-def split_tensors(graph: Graph, plan: TensorParallel) -> Cut:
+def split_tensors(graph: Graph, plan: TensorParallel, adds_halves: bool = False) -> Cut:
     """The graphs of ranks that share the weights of a model. All take all its inputs and give all its outputs.
+
+    Args:
+        adds_halves: whether what adds up tensors of ranks adds two halves as an f32 would, and rounds once.
 
     Raises:
         ConfigError: a name that the model does not have, or an axis that cannot be split.
         UnsupportedError: a sum over ranks of a type that has none.
     """
-    splitter = _Splitter(graph, plan.ranks)
+    splitter = _Splitter(graph, plan.ranks, _scattered(graph, plan), adds_halves and plan.ranks <= 2)
     weights, uses = _read_layouts(graph, plan)
     splitter.layout.update(weights)
     for node in graph.nodes:
@@ -42,10 +46,12 @@ class _Splitter:
 
     Attributes:
         layout: of values of the model; those that are not there are whole.
+        scattered: how sums are split that are not to be whole on every rank.
+        halves: whether halves are added up as they are.
     """
 
-    def __init__(self, graph: Graph, count: int) -> None:
-        self.graph, self.count = graph, count
+    def __init__(self, graph: Graph, count: int, scattered: Mapping[Node, Axis], halves: bool) -> None:
+        self.graph, self.count, self.scattered, self.halves = graph, count, scattered, halves
         self.ranks = [RankGraph(graph, r, count) for r in range(count)]
         self.layout: dict[Value, Axis] = {}
         self.transfers: list[Transfer] = []
@@ -70,7 +76,7 @@ class _Splitter:
             self._sum(node)
         if way.added is not None:
             term, factor = way.added
-            for rank, x in zip(self.ranks, self._in(term, None), strict=True):
+            for rank, x in zip(self.ranks, self._in(term, self._beside(node, term)), strict=True):
                 total = Tensor(rank.builder, rank.there[node.output]) + Tensor(rank.builder, x) * factor
                 rank.there[node.output] = total.value
 
@@ -111,24 +117,39 @@ class _Splitter:
         self.transfers.append(Transfer(-1, -1, "AllGather", name_of(v), self.ranks[0].get(v).type))
         return found
 
+    def _beside(self, node: Node, term: Value) -> Layout:
+        """The layout of what is added to a sum."""
+        split = self.scattered.get(node)
+        own = -1 if split is None else split.axis - (node.output.type.rank - term.type.rank)
+        narrow = split is None or own < 0 or as_int(term.shape[own]) == 1
+        return None if split is None or narrow else split.at(own)
+
     def _sum(self, node: Node) -> None:
         v = node.output
+        split = self.scattered.get(node)
         for rank in self.ranks:
-            own = Tensor(rank.builder, rank.get(v)).cast(_summed_as(node, v.dtype))
-            (total,) = rank.exchange(AllReduce(), own.value, name=node.name)
+            own = Tensor(rank.builder, rank.get(v)).cast(_summed_as(node, v.dtype, self.halves))
+            if split is None:
+                (total,) = rank.exchange(AllReduce(), own.value, name=node.name)
+            else:
+                parts = _in_parts(own, split, self.count)
+                (total,) = rank.exchange(ReduceScatter(self.count), parts.value, name=node.name)
             rank.there[v] = Tensor(rank.builder, total).cast(v.dtype).value
             rank.there[v].name = v.name
-        self.transfers.append(Transfer(-1, -1, "AllReduce", name_of(v), v.type))
+        if split is not None:
+            self.layout[v] = split
+        kind = "AllReduce" if split is None else "ReduceScatter"
+        self.transfers.append(Transfer(-1, -1, kind, name_of(v), v.type))
 
 
-def _summed_as(node: Node, dtype: DType) -> DType:
+def _summed_as(node: Node, dtype: DType, halves: bool) -> DType:
     """The type in which ranks add up their parts.
 
     Raises:
         UnsupportedError: there is none.
     """
     if dtype in (F16, BF16):
-        return F32
+        return dtype if halves else F32
     if dtype not in SUMMED:
         raise UnsupportedError(
             [f"{node.describe()} is split over its sum, and ranks do not add up {dtype!r}"],
@@ -161,6 +182,13 @@ def _own_part(rank: RankGraph, x: Value, want: Axis) -> Value:
         pieces.append(Tensor(rank.builder, x).part(want.axis, start, start + each))
         at += size
     return _concatenated(pieces, want.axis)
+
+
+def _in_parts(x: Tensor, split: Axis, ranks: int) -> Tensor:
+    """The part of each rank along a new first dimension."""
+    at = split.axis
+    cut = x.reshape(*x.shape[:at], ranks, split.size // ranks, *x.shape[at + 1 :])
+    return cut.transpose(at, *range(at), *range(at + 1, cut.rank))
 
 
 def _join_parts(rank: RankGraph, parts: Value, have: Axis) -> Value:
@@ -211,6 +239,35 @@ def _read_layouts(graph: Graph, plan: TensorParallel) -> tuple[dict[Value, Axis]
     for name in found.keys() - weights.keys():
         uses.setdefault(products[name], {})[read[name]] = found[name]
     return {weights[name]: axis for name, axis in found.items() if name in weights}, uses
+
+
+def _scattered(graph: Graph, plan: TensorParallel) -> dict[Node, Axis]:
+    """How the results are split of products that scatter rules name.
+
+    Raises:
+        ConfigError: with all that is wrong with the rules.
+    """
+    products = {name: n for n in graph.nodes if isinstance(n.op, MatMul | Gemm) for name in names_of(n)}
+    problems, found = Problems(), dict[Node, Axis]()
+    for rule in plan.scatter:
+        with problems.gather():
+            for name in sorted(rule.names.among(products)):
+                found.setdefault(products[name], _part_of(rule, name, products[name].output, plan.ranks))
+    problems.settle()
+    return found
+
+
+def _part_of(rule: ScatterRule, name: str, v: Value, ranks: int) -> Axis:
+    if not -v.type.rank <= rule.axis < v.type.rank:
+        raise ConfigError(
+            f"{rule.where}: the result of {name!r} has {v.type.rank} dimensions and no axis {rule.axis}", "name another"
+        )
+    axis = rule.axis % v.type.rank
+    size = as_int(v.shape[axis])
+    if size is None or size % ranks:
+        what = f"axis {axis} of the result of {name!r} is {v.shape[axis]!r} long, which {ranks} ranks cannot share"
+        raise ConfigError(f"{rule.where}: {what}", "scatter another axis, or pin the size with --shapes")
+    return Axis(axis, (size,))
 
 
 def _large(node: Node) -> list[Value]:

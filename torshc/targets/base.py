@@ -77,6 +77,7 @@ class HostFiles:
         search: folders of ``templates/`` in which a file is looked for, in order.
         sources: names of the sources.
         headers: names of what they include.
+        ranks: names of the sources of libraries that are one rank of several, and of what these include.
         launchers: whether a kernel for a device is a C function that launches it, or is found by its name alone.
     """
 
@@ -84,6 +85,7 @@ class HostFiles:
     sources: tuple[str, ...]
     headers: tuple[str, ...]
     launchers: bool = True
+    ranks: tuple[tuple[str, ...], tuple[str, ...]] = (("t_ranks.c", "t_local.c"), ("t_ranks.h",))
 
     def text(self, name: str) -> str:
         """The first file of this name."""

@@ -160,7 +160,15 @@ typedef struct torshc_ranks {
     int (*test)(void *context, void **request, int *done);
     const char *(*message)(void *context);    /* of the last failure */
     void (*abort)(void *context, int status); /* ends all processes */
+    /* A process that has ended, -1 where none is known to have. NULL where nobody can tell; `size` may also be that of the
+     * fields before this line. */
+    int32_t (*lost)(void *context);
 } torshc_ranks;
+
+/* A table for processes of one machine, without MPI: they meet at `path`, a file that the first one makes and that no job
+ * before has used. NULL with torshc_last_error where it cannot be made. A second call for the same path returns the same
+ * table, which lives as long as the process. It is there only in a library of a model that several processes share. */
+TORSHC_API torshc_ranks *torshc_local_ranks(const char *path, int32_t rank, int32_t count);
 
 typedef struct torshc_options {
     uint32_t size;            /* sizeof(torshc_options): lets later versions add fields */
@@ -168,8 +176,9 @@ typedef struct torshc_options {
     int32_t threads;          /* of a run, the caller's included; 0: as many as the process may use. Fewer if refused */
     const char *weights_path; /* weights.bin, opened exactly as given; ignored by a library that embeds its weights */
     /* Libraries for GPUs only. `size` may also be that of the fields before this line, or before profile_path. */
-    int32_t device; /* which card, from 0 */
-    void *stream;   /* the caller's stream for all work (cudaStream_t; 1 and 2 are CUDA's default streams), or NULL */
+    int32_t
+        device; /* which card, from 0; -1 where several processes share the model: each process of a machine its own */
+    void *stream; /* the caller's stream for all work (cudaStream_t; 1 and 2 are CUDA's default streams), or NULL */
     /* What runs see is written to files for `torshc compile --observed`, whose names begin so: a file for each model that
      * is open, its contexts included. NULL for what the environment variable TORSHC_PROFILE says, "" for none. A file that
      * cannot be written fails no run. */
@@ -177,6 +186,11 @@ typedef struct torshc_options {
     /* Only for a model that several processes share, of which this library is one rank's. `size` may also be that of the
      * fields before this line. It is read and written until the model is closed. */
     torshc_ranks *ranks;
+    /* Only for such a model on cards, whose tensors go from card to card by NCCL. `size` may also be that of the fields
+     * before this line. */
+    const char *nccl_path; /* absolute path of libnccl.so.2, opened exactly as given */
+    void *
+        nccl_comm; /* the caller's communicator (ncclComm_t) over all ranks, made by that library; NULL for a new one */
 } torshc_options;
 
 typedef struct torshc_model torshc_model;
@@ -251,6 +265,9 @@ TORSHC_API int torshc_set_tensors(torshc_model *model, const torshc_named_tensor
 
 /* What kind of device it runs on: TORSHC_CPU, TORSHC_CUDA or TORSHC_METAL. */
 TORSHC_API int32_t torshc_device_type(void);
+
+/* Which card an open model is on, from 0; 0 for a library for processors. */
+TORSHC_API int32_t torshc_device_number(const torshc_model *model);
 
 /* Which of its versions a library runs here ("x86-64-v3"), or what its only one was compiled for; "" where it can run
  * none. A library of several takes the best one, or the one that the environment variable TORSHC_ISA names when the

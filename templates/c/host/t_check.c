@@ -138,9 +138,13 @@ int t_options(const torshc_options *given, torshc_options *options) {
     memset(options, 0, sizeof *options);
     if (!given)
         return TORSHC_OK;
-    if ((given->size != sizeof *given && given->size != offsetof(torshc_options, device) &&
-         given->size != offsetof(torshc_options, profile_path) && given->size != offsetof(torshc_options, ranks)) ||
-        given->flags)
+    static const size_t sizes[] = {sizeof *given, offsetof(torshc_options, device),
+                                   offsetof(torshc_options, profile_path), offsetof(torshc_options, ranks),
+                                   offsetof(torshc_options, nccl_path)};
+    int known = 0;
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        known |= given->size == sizes[k];
+    if (!known || given->flags)
         return t_fail(TORSHC_E_ARGUMENT, "torshc_open: options of another version (size %u, flags %u)", given->size,
                       given->flags);
     memcpy(options, given, given->size);

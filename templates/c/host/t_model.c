@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "t_model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -128,7 +129,7 @@ static int check_ranks(const torshc_ranks *ranks) {
     if (!ranks)
         return t_fail(TORSHC_E_RANKS, "this is rank %d of a model that %d processes share: set options.ranks",
                       (int)P->rank, (int)P->ranks);
-    if (ranks->size != sizeof *ranks)
+    if (ranks->size != sizeof *ranks && ranks->size != offsetof(torshc_ranks, lost))
         return t_fail(TORSHC_E_ARGUMENT, "torshc_open: options.ranks of another version (size %u)", ranks->size);
     if (ranks->count != P->ranks)
         return t_fail(TORSHC_E_RANKS, "the model is cut for %d ranks; the world has %d", (int)P->ranks,
@@ -344,12 +345,15 @@ static int run_program(torshc_model *m, const torshc_tensor *inputs, int32_t inp
     const uint64_t began = begin_run(head);
     int status = check_call(m, inputs, input_count, outputs, output_count, work);
     if (!status && head->shared->ranks && head->shared->ranks->broken)
-        status = t_fail(TORSHC_E_RANKS, "an earlier run failed, on this rank or by another: end all processes");
+        status = t_fail(TORSHC_E_RANKS, "an earlier run failed, on this rank or by another: end all processes%s%s",
+                        head->shared->failure[0] ? "; it said: " : "", head->shared->failure);
     if (!status) {
         t_take_weights(head);
         status = t_run_on(m, work);
-        if (status && head->shared->ranks)
+        if (status && head->shared->ranks) {
             head->shared->ranks->broken = 1; /* others wait for what this run would have sent */
+            snprintf(head->shared->failure, sizeof head->shared->failure, "%s", torshc_last_error());
+        }
     }
     if (!status)
         count_run(head, head->symbols, began, inputs);
@@ -378,6 +382,8 @@ int torshc_run(torshc_model *m, const torshc_tensor *inputs, int32_t input_count
 }
 
 /* ---- what ran ---- */
+
+int32_t torshc_device_number(const torshc_model *m) { return m ? ((const t_model *)m)->shared->ordinal : 0; }
 
 static int read_count(torshc_model *m, const char *what, int32_t form, int missed, uint64_t *runs) {
     const int status = t_check_alive(m, what);

@@ -28,6 +28,7 @@ typedef struct {
     unsigned char *there;         /* on the device */
     t_observer *observer;         /* NULL where nobody asked for a profile */
     torshc_ranks *ranks;          /* the processes that share the model; NULL for one that is whole */
+    char failure[200];            /* what the first run said that failed on this rank */
     int32_t ordinal;              /* which device */
     atomic_int users;
 } t_shared;

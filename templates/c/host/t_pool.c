@@ -176,6 +176,14 @@ static int start_workers(t_pool *pool, int threads) {
     return started;
 }
 
+int t_start_thread(pthread_t *thread, void *(*main)(void *), void *argument) {
+    sigset_t before;
+    block_signals(&before);
+    const int error = pthread_create(thread, NULL, main, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
 t_pool *t_pool_create(int threads) {
     if (threads <= 1)
         return NULL;

@@ -2,8 +2,13 @@
 #ifndef T_POOL_H
 #define T_POOL_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 typedef struct t_pool t_pool;
 
@@ -23,7 +28,14 @@ int t_pool_threads(const t_pool *pool);
 void t_pool_run(t_pool *pool, t_kernel *fn, void *const *buf, const int64_t *dim, unsigned char *scratch,
                 size_t scratch_stride, int64_t tasks);
 
+/* As pthread_create; the thread blocks the program's signals. */
+int t_start_thread(pthread_t *thread, void *(*main)(void *), void *argument);
+
 /* Ends and joins the threads. pool may be NULL. */
 void t_pool_destroy(t_pool *pool);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

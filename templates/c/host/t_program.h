@@ -177,15 +177,26 @@ typedef struct {
     const int64_t *(*sizes)(const t_frame *f); /* of the last run, with the form that it took */
 } t_script;
 
+/* How an open model on a card joins the others that share it: t_nccl.c. */
+typedef struct {
+    /* The card for this process, in place of -1. */
+    int (*choose)(torshc_ranks *ranks, int32_t *ordinal);
+    /* Makes the communicator, once the model's device is open. */
+    int (*join)(torshc_model *m, const torshc_options *options);
+    /* Ends it, once no work on the device uses it. */
+    void (*leave)(torshc_model *m);
+} t_cards;
+
 typedef struct {
     int32_t inputs, outputs, symbols, steps, device;
-    int32_t places;      /* symbols, and sizes behind them, of the program or of its segment that has the most */
-    int32_t fallbacks;   /* steps that run on the processor in a library for another device */
-    int32_t form;        /* where a run says which form it takes, behind the symbols; 0 where there is one form */
-    int32_t forms;       /* how many there are, where there are several: the fast one is 0, and its variants follow */
-    int32_t rank, ranks; /* which of how many processes it is for; 0 ranks for a model that is whole */
-    int32_t loose;       /* the one in which sizes of 1 broadcast; 0 for none */
-    int32_t recorded;    /* how many recordings of runs a card keeps; 0 for the usual number */
+    int32_t places;       /* symbols, and sizes behind them, of the program or of its segment that has the most */
+    int32_t fallbacks;    /* steps that run on the processor in a library for another device */
+    int32_t form;         /* where a run says which form it takes, behind the symbols; 0 where there is one form */
+    int32_t forms;        /* how many there are, where there are several: the fast one is 0, and its variants follow */
+    int32_t rank, ranks;  /* which of how many processes it is for; 0 ranks for a model that is whole */
+    int32_t loose;        /* the one in which sizes of 1 broadcast; 0 for none */
+    int32_t recorded;     /* how many recordings of runs a card keeps; 0 for the usual number */
+    const t_cards *cards; /* NULL for a model that is whole, and on processors */
     const t_port *input, *output;
     const t_symbol *symbol;
     uint64_t interface_id;           /* of the manifest's names, types and dimensions */

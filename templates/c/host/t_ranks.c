@@ -13,15 +13,13 @@ enum { ROLL_CALL = 32767, AT_MOST = 0x7fffffff }; /* the last tag that every MPI
 
 static const double BUSY = 2e-3, ROLL_CALL_SECONDS = 2.0;
 
-static double now(void) {
+double t_ranks_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void fail(t_ranks_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void fail(t_ranks_call *call, const char *format, ...) {
+void t_ranks_fail(t_ranks_call *call, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(call->message, sizeof call->message, format, arguments);
@@ -30,10 +28,9 @@ static void fail(t_ranks_call *call, const char *format, ...) {
     call->ranks->broken = 1;
 }
 
-/* Leaves the processor to others, who may be the processes that are waited for; after a while it sleeps in between. */
-static void pause_since(double began) {
+void t_ranks_pause(double began) {
     const struct timespec moment = {0, 50000};
-    if (now() - began < BUSY)
+    if (t_ranks_now() - began < BUSY)
         sched_yield();
     else
         nanosleep(&moment, NULL);
@@ -41,16 +38,16 @@ static void pause_since(double began) {
 
 /* Whether a request is done before `end`; -1 where it failed. */
 static int done_by(torshc_ranks *ranks, void **request, double end) {
-    const double began = now();
+    const double began = t_ranks_now();
     for (;;) {
         int done = 0;
         if (ranks->test(ranks->context, request, &done))
             return -1;
         if (done)
             return 1;
-        if (now() > end)
+        if (t_ranks_now() > end)
             return 0;
-        pause_since(began);
+        t_ranks_pause(began);
     }
 }
 
@@ -60,7 +57,7 @@ static void call_roll(torshc_ranks *ranks, char *text, size_t room) {
     static char alive;
     void **requests = calloc(2 * (size_t)ranks->count, sizeof *requests);
     char *heard = calloc((size_t)ranks->count, 1);
-    const double end = now() + ROLL_CALL_SECONDS;
+    const double end = t_ranks_now() + ROLL_CALL_SECONDS;
     size_t length = 0;
     text[0] = 0;
     for (int32_t r = 0; requests && heard && r < ranks->count; r++) {
@@ -74,29 +71,39 @@ static void call_roll(torshc_ranks *ranks, char *text, size_t room) {
             length += (size_t)snprintf(text + length, room - length, "%s%d", length ? ", " : "", (int)r);
 }
 
-static void finish(t_ranks_call *call, int began, void **request, int32_t peer) {
+int32_t t_ranks_lost(const torshc_ranks *ranks) {
+    return ranks->size >= sizeof *ranks && ranks->lost ? ranks->lost(ranks->context) : -1;
+}
+
+void t_ranks_late(t_ranks_call *call, int32_t peer) {
     torshc_ranks *ranks = call->ranks;
     char silent[64];
-    const int done = began ? -1 : done_by(ranks, request, now() + ranks->seconds);
+    call_roll(ranks, silent, sizeof silent);
+    if (silent[0])
+        t_ranks_fail(call, "rank %s of %d did not answer within %g s", silent, (int)ranks->count, ranks->seconds);
+    else if (peer >= 0)
+        t_ranks_fail(call, "rank %d of %d is there, but not at this step after %g s", (int)peer, (int)ranks->count,
+                     ranks->seconds);
+    else
+        t_ranks_fail(call, "all %d ranks are there, but not at this step after %g s", (int)ranks->count,
+                     ranks->seconds);
+}
+
+static void finish(t_ranks_call *call, int began, void **request, int32_t peer) {
+    torshc_ranks *ranks = call->ranks;
+    const int done = began ? -1 : done_by(ranks, request, t_ranks_now() + ranks->seconds);
     if (done == 1)
         return;
     if (done < 0) {
-        fail(call, peer < 0 ? "%.150s" : "%.150s (with rank %d)", ranks->message(ranks->context), (int)peer);
+        t_ranks_fail(call, peer < 0 ? "%.150s" : "%.150s (with rank %d)", ranks->message(ranks->context), (int)peer);
         return;
     }
-    call_roll(ranks, silent, sizeof silent);
-    if (silent[0])
-        fail(call, "rank %s of %d did not answer within %g s", silent, (int)ranks->count, ranks->seconds);
-    else if (peer >= 0)
-        fail(call, "rank %d of %d is there, but not at this step after %g s", (int)peer, (int)ranks->count,
-             ranks->seconds);
-    else
-        fail(call, "all %d ranks are there, but not at this step after %g s", (int)ranks->count, ranks->seconds);
+    t_ranks_late(call, peer);
 }
 
 static int fits(t_ranks_call *call, int64_t size) {
     if (size > AT_MOST)
-        fail(call, "%lld bytes or elements at once; at most %d", (long long)size, (int)AT_MOST);
+        t_ranks_fail(call, "%lld bytes or elements at once; at most %d", (long long)size, (int)AT_MOST);
     return size <= AT_MOST;
 }
 
@@ -125,4 +132,11 @@ void t_ranks_all_gather(t_ranks_call *call, const void *from, void *to, int64_t 
     void *request = NULL;
     if (fits(call, bytes))
         finish(call, call->ranks->iallgather(call->ranks->context, from, to, (size_t)bytes, &request), &request, -1);
+}
+
+void t_ranks_reduce_scatter(t_ranks_call *call, const void *from, void *to, int64_t count, torshc_dtype type) {
+    void *request = NULL;
+    if (fits(call, count))
+        finish(call, call->ranks->ireduce_scatter(call->ranks->context, from, to, (size_t)count, type, &request),
+               &request, -1);
 }

@@ -61,7 +61,11 @@ struct t_device {
     uint64_t clock;
     cudaEvent_t *marks;
     int32_t mark_count;
-    cudaError_t lost;  // an error that only a new process mends
+    int (*check)(void *context, double began);  // asked while work is waited for; NULL: nobody is
+    void (*end)(void *context);                 // ends the work that is given up
+    void *context;
+    bool given_up, stuck;  // `stuck`: the work has not ended even so
+    cudaError_t lost;      // an error that only a new process mends
     // Addresses that the driver said are this card's, each at a place that it decides: asking takes a quarter of a
     // microsecond for each tensor of a call.  What t_device_free gives back is forgotten; callers' own memory is not.
     unsigned char *known[KNOWN];
@@ -80,6 +84,11 @@ int t_check_lost(const t_device *d);
 
 // Whether the caller records what is put into its stream.
 bool t_is_captured(t_device *d);
+
+// Wait for all work in the stream, or for what an event is behind. TORSHC_E_RANKS where the work is given up, as other ranks
+// do not answer.
+int t_wait_for_stream(t_device *d, const char *what);
+int t_wait_for_event(t_device *d, cudaEvent_t event, const char *what);
 
 // ---- t_graphs.cu ----
 

@@ -5,10 +5,10 @@
 static int settle(t_device *d, t_slot *slot) {
     if (!slot->busy)
         return TORSHC_OK;
-    const cudaError_t error = cudaEventSynchronize(slot->done);
+    const int status = t_wait_for_event(d, slot->done, "a kernel or copy of this run");
     slot->busy = false;
-    if (error != cudaSuccess)
-        return t_fail_call(d, error, TORSHC_E_LAUNCH, "a kernel or copy of this run");
+    if (status)
+        return status;
     if (slot->to)
         memcpy(slot->to, slot->pinned, slot->bytes);
     return TORSHC_OK;
@@ -63,14 +63,14 @@ int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes) {
     if (int status = t_device_finish(d))
         return status;
     cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, d->stream);
-    if (error == cudaSuccess)
-        error = cudaStreamSynchronize(d->stream);
-    return t_check_call(d, error, "copying");
+    if (error != cudaSuccess)
+        return t_check_call(d, error, "copying");
+    return t_wait_for_stream(d, "copying");
 }
 
 void t_device_drop(t_device *d) {
     t_current current(d->ordinal);
-    if (!t_is_captured(d))
+    if (!t_is_captured(d) && !d->given_up)
         (void)cudaStreamSynchronize(d->stream);
     (void)cudaGetLastError();
     for (int i = 0; i < SLOTS; i++)
@@ -80,9 +80,8 @@ void t_device_drop(t_device *d) {
 int t_device_finish(t_device *d) {
     t_current current(d->ordinal);
     int status = check_staging(d);
-    const cudaError_t error = status ? cudaSuccess : cudaStreamSynchronize(d->stream);
-    if (error != cudaSuccess)
-        status = t_fail_call(d, error, TORSHC_E_LAUNCH, "a kernel of this run (CUDA_LAUNCH_BLOCKING=1 shows which)");
+    if (!status)
+        status = t_wait_for_stream(d, "a kernel of this run (CUDA_LAUNCH_BLOCKING=1 shows which)");
     for (int i = 0; i < SLOTS && !status; i++)
         status = settle(d, &d->slots[(d->next + (unsigned)i) % SLOTS]);
     if (status)

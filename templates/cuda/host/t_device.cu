@@ -1,6 +1,9 @@
 // The device layer (t_device.h) in CUDA, over the runtime API: opening, memory, time.
 #include "t_card.h"
 
+#include <pthread.h>
+#include <time.h>
+
 extern "C" __global__ void t_probe() {}
 
 // ---- errors ----
@@ -128,11 +131,13 @@ int t_device_open(int32_t ordinal, void *stream, t_device **device) {
 }
 
 void t_device_close(t_device *d) {
-    if (!d)
+    if (!d || d->given_up)
         return;
     t_current current(d->ordinal);
     if (d->own_stream && d->stream)  // the caller's may be gone; freeing memory has waited for it
-        (void)cudaStreamSynchronize(d->stream);
+        (void)t_wait_for_stream(d, "closing");
+    if (d->given_up)
+        return;
     for (int i = 0; i < d->graph_count; i++)
         t_forget(&d->graphs[i]);
     free(d->graphs);
@@ -173,7 +178,7 @@ int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **
 }
 
 void t_device_free(t_device *d, unsigned char *at) {
-    if (!d || !at)
+    if (!d || !at || d->given_up)  // freeing waits for the device
         return;
     t_current current(d->ordinal);
     memset(d->known, 0, sizeof d->known);
@@ -201,6 +206,109 @@ int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32
                       found.device, d->ordinal);
     *known = span->at;
     return TORSHC_OK;
+}
+
+// ---- ranks ----
+
+int32_t t_device_count(void) {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) != cudaSuccess)
+        count = 0;
+    (void)cudaGetLastError();
+    return count;
+}
+
+int t_device_identity(t_device *d, uint8_t identity[16]) {
+    cudaDeviceProp found;
+    const cudaError_t error = cudaGetDeviceProperties(&found, d->ordinal);
+    if (error == cudaSuccess)
+        memcpy(identity, &found.uuid, 16);
+    return t_check_call(d, error, "asking for the card's identity");
+}
+
+int t_device_use(t_device *d) { return (int)cudaSetDevice(d->ordinal); }
+
+void t_device_watch(t_device *d, int (*check)(void *context, double began), void (*end)(void *context), void *context) {
+    d->check = check;
+    d->end = end;
+    d->context = context;
+}
+
+// ---- waiting ----
+
+static const double ENDS_WITHIN = 5.0;  // seconds, of work that is given up
+
+static double seconds() { return (double)t_now() * 1e-9; }
+
+static void pause_since(double began) {
+    const timespec moment = {0, seconds() - began < 0.1 ? 20000 : 1000000};
+    nanosleep(&moment, nullptr);
+}
+
+static void *end_work(void *device) {
+    t_device *d = (t_device *)device;
+    d->end(d->context);
+    return nullptr;
+}
+
+// NCCL waits for recorded runs to go away before it gives up, and these may wait for NCCL.
+static void *forget_graphs(void *device) {
+    t_device *d = (t_device *)device;
+    t_current current(d->ordinal);
+    for (int i = 0; i < d->graph_count; i++)
+        t_forget(&d->graphs[i]);
+    return nullptr;
+}
+
+// Work that waits for other ranks in vain. `d` stays for the threads, whatever becomes of them: the job is over.
+template <class Query> static void give_up(t_device *d, Query query) {
+    static void *(*const parts[])(void *) = {end_work, forget_graphs};
+    pthread_t thread;
+    if (d->given_up)
+        return;
+    d->given_up = true;
+    for (auto *part : parts)
+        if (!t_start_thread(&thread, part, d))
+            pthread_detach(thread);
+    const double began = seconds();
+    while (query() == cudaErrorNotReady && seconds() - began < ENDS_WITHIN)
+        pause_since(began);
+    d->stuck = query() == cudaErrorNotReady;
+    (void)cudaGetLastError();
+}
+
+// Polls where somebody has to be asked meanwhile: for a millisecond without a pause, as a run may be that short.
+template <class Query> static int poll(t_device *d, const char *what, Query query) {
+    const double began = seconds();
+    for (;;) {
+        const cudaError_t error = query();
+        if (error != cudaErrorNotReady)
+            return error == cudaSuccess ? TORSHC_OK : t_fail_call(d, error, TORSHC_E_LAUNCH, what);
+        (void)cudaGetLastError();
+        if (seconds() - began < 1e-3)
+            continue;
+        if (d->stuck)
+            return t_fail(TORSHC_E_RANKS, "an earlier run was given up, and goes on: end all processes");
+        if (const int status = d->check(d->context, began)) {
+            give_up(d, query);
+            return status;
+        }
+        pause_since(began);
+    }
+}
+
+int t_wait_for_stream(t_device *d, const char *what) {
+    if (d->check)
+        return poll(d, what, [=] { return cudaStreamQuery(d->stream); });
+    const cudaError_t error = cudaStreamSynchronize(d->stream);
+    return error == cudaSuccess ? TORSHC_OK : t_fail_call(d, error, TORSHC_E_LAUNCH, what);
+}
+
+int t_wait_for_event(t_device *d, cudaEvent_t event, const char *what) {
+    if (d->check)
+        return poll(d, what, [=] { return cudaEventQuery(event); });
+    const cudaError_t error = cudaEventSynchronize(event);
+    return error == cudaSuccess ? TORSHC_OK : t_fail_call(d, error, TORSHC_E_LAUNCH, what);
 }
 
 // ---- time ----

@@ -26,6 +26,8 @@ struct t_run {
     unsigned char *weights, *state, *arena;
     unsigned char *scratch; /* of a segment on the processor */
     torshc_model *model;
+    torshc_ranks *ranks; /* of a model that several processes share */
+    struct t_nccl *nccl; /* and how its cards exchange tensors */
 };
 
 /* After the first step that fails the others do nothing. `launcher` is NULL where kernels are found by name. `spans`, on
@@ -103,6 +105,15 @@ int t_device_end(t_device *d, int status);
  * to the next, which are left as the processor's clock has them where the device does not know better. */
 int t_device_mark(t_device *d, int32_t index);
 int t_device_elapsed(t_device *d, int32_t index, uint64_t *ns);
+
+/* For models that several processes share, CUDA alone: how many cards there are; what tells a card from all others; makes
+ * the card the thread's own; and what is asked again and again while the device's work is waited for, with when that began
+ * (t_ranks_now): whether the work is given up, with a message; then `end` ends it, in a thread of its own, as that may take
+ * as long as the work. What is not done some seconds later never will be, and nothing waits for the device any more. */
+int32_t t_device_count(void);
+int t_device_identity(t_device *d, uint8_t identity[16]);
+int t_device_use(t_device *d);
+void t_device_watch(t_device *d, int (*check)(void *context, double began), void (*end)(void *context), void *context);
 
 /* Between any two places, on the device or the processor, after all other work; waits. */
 int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes);

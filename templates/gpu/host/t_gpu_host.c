@@ -56,7 +56,13 @@ int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *
     if (!m->marked || !m->key)
         return t_fail(TORSHC_E_MEMORY, "no memory for the marks of %d steps", (int)P->steps);
     int status;
-    if ((status = t_device_open(options->device, options->stream, &m->device)) || (status = upload_weights(m, of)))
+    if (P->cards && m->ordinal < 0 && (status = P->cards->choose(options->ranks, &m->ordinal)))
+        return status;
+    if (P->cards)
+        m->head.shared->ordinal = m->ordinal;
+    if ((status = t_device_open(m->ordinal, options->stream, &m->device)) || (status = upload_weights(m, of)))
+        return status;
+    if (P->cards && (status = P->cards->join(m, options)))
         return status;
     m->with = (t_run){.weights = m->weights, .model = m};
     *with = &m->with;
@@ -71,6 +77,8 @@ void t_empty_model(torshc_model *m, int last) {
     t_device_free(m->device, last ? m->weights : NULL);
     t_device_free(m->device, m->head.states);
     t_device_close(m->device);
+    if (P->cards)
+        P->cards->leave(m);
     free(m->host.at);
     free(m->marked);
     free(m->key);
@@ -178,7 +186,8 @@ static int stage(torshc_model *m, const t_call *call, int32_t begin, int32_t end
 }
 
 static int run_steps(torshc_model *m, const t_call *call, const int64_t *s) {
-    const t_run run = {call->at, call->at + P->inputs, m->weights, m->head.states, call->arena, NULL, m};
+    const t_run run = {call->at, call->at + P->inputs,  m->weights, m->head.states, call->arena, NULL,
+                       m,        m->head.shared->ranks, m->nccl};
     int64_t *key = m->key;
     int32_t k = 0;
     for (int32_t i = 0; i < P->symbols; i++)
@@ -199,8 +208,8 @@ static int run_steps(torshc_model *m, const t_call *call, const int64_t *s) {
         m->marks = 0;
         if ((m->status = t_device_begin(m->device, recorded ? key : NULL, k, &replayed)))
             return m->status;
-        if (!replayed)
-            P->run(&run, s);
+        if (!replayed && (status = P->run(&run, s)) && !m->status)
+            m->status = status;
         status = t_device_end(m->device, m->status);
     } while (status == T_AGAIN);
     return status;

@@ -30,6 +30,7 @@ struct torshc_model {
     int64_t *key;     /* what tells a run from others: its symbols and where its tensors lie */
     t_marked *marked; /* this and the next for profiling */
     int32_t marks;
+    struct t_nccl *nccl; /* of a model that several processes share on cards */
 };
 
 /* Makes memory on the device at least so large; what it held is lost then. */

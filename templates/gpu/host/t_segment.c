@@ -98,7 +98,7 @@ static int run_here(t_frame *f, const t_program *segment, const int32_t *in, con
     for (int32_t k = 0; k < segment->outputs; k++)
         at[segment->inputs + k] = f->slot[out[k]].data;
     T_TRY(t_grow_work(f, arena + (size_t)m->head.threads * scratch + T_ALIGN)); /* see t_nothing */
-    const t_run run = {at, at + segment->inputs, f->weights, NULL, f->work, f->work + arena, m};
+    const t_run run = {at, at + segment->inputs, f->weights, NULL, f->work, f->work + arena, m, NULL, NULL};
     return segment->run(&run, f->symbols);
 }
 
@@ -115,7 +115,7 @@ static int run_away(t_frame *f, const t_program *segment, const int32_t *in, con
         block->newest = T_AWAY;
         at[segment->inputs + k] = block->copy;
     }
-    const t_run run = {at, at + segment->inputs, f->with->weights, NULL, m->arena.at, NULL, m};
+    const t_run run = {at, at + segment->inputs, f->with->weights, NULL, m->arena.at, NULL, m, NULL, NULL};
     m->marks = 0;
     T_TRY(m->status = t_device_begin(m->device, NULL, 0, &replayed));
     segment->run(&run, f->symbols);

@@ -112,3 +112,21 @@ class AllGather(Collective):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x = need(inputs[0], "a part").type
         return [TensorType(x.dtype, (const(self.ranks), *x.shape)), TOKEN]
+
+
+@operator(domain="torshc")
+@dataclass(frozen=True)
+class ReduceScatter(Collective):
+    """The sum of operand 0 over all ranks, of which each gets its part: that of its number along dimension 0.
+
+    Attributes:
+        ranks: how many there are, which is how long dimension 0 is; the result lacks it.
+    """
+
+    verb: ClassVar[str] = "reduce_scatter"
+
+    ranks: int
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], "summands").type
+        return [TensorType(x.dtype, x.shape[1:]), TOKEN]

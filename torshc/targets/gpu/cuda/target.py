@@ -97,6 +97,7 @@ class CudaTarget(GridTarget):
         search=search,
         sources=(*HOST.sources, "t_device.cu", "t_copies.cu", "t_graphs.cu"),
         headers=(*HOST.headers, "t_card.h"),
+        ranks=((*HOST.ranks[0], "t_nccl.c"), (*HOST.ranks[1], "t_nccl.h")),
     )
     words = Words(shared="__shared__", barrier="__syncthreads();", near=True, library=LIBRARY)
 
