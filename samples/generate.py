@@ -8,7 +8,8 @@ The model is compiled first, into MODEL.tsc, unless that is there and newer. It 
 perhaps ``attention_mask`` and ``position_ids``, and a cache: inputs [batch, heads, positions, width], each with an
 output, in one order, as ``past_key_values.0.key`` and ``present.0.key``. Where outputs are longer than inputs by the
 new words, the outputs of a step are the inputs of the next. Where they are as long (GroupQueryAttention), the cache has
-room for all words from the start, and lies in two sets of arrays that steps read and write in turns.
+room for all words from the start, and a step writes the new words into the arrays that it reads; by a runtime that
+cannot, steps read and write two sets of arrays in turns.
 
 The tokenizer is a file of the ``tokenizers`` package (``pip install tokenizers``).
 """
@@ -30,7 +31,6 @@ from numpy.typing import NDArray
 import torshc
 
 Array = NDArray[Any]
-Run = Callable[[dict[str, Array], dict[str, Array]], Mapping[str, Array]]
 FLOATS = {onnx.TensorProto.FLOAT: np.float32, onnx.TensorProto.FLOAT16: np.float16}
 WORDS = ("input_ids", "attention_mask", "position_ids")
 
@@ -113,15 +113,28 @@ def _cache(path: Path, value: onnx.ValueInfoProto, present: str) -> Cache:
     return Cache(value.name, present, dims[1].dim_value, dims[3].dim_value, dtype)
 
 
+@dataclass(frozen=True)
+class Run:
+    """A model that is loaded.
+
+    Attributes:
+        call: runs it; outputs that it is given arrays for are written there.
+        shared: outputs that may be the array of an input, by name, with that input's name.
+    """
+
+    call: Callable[[dict[str, Array], dict[str, Array]], Mapping[str, Array]]
+    shared: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass
 class Decoder:
     """A model on its way through a text.
 
     Attributes:
-        run: runs it; outputs that it is given arrays for are written there.
-        about: the model.
+        run, about: the model.
         room: words that a fixed cache has room for.
         length: words so far.
+        past, present: the arrays of the cache that the next step reads, and those that it writes, where they are known.
     """
 
     run: Run
@@ -129,13 +142,17 @@ class Decoder:
     room: int
     length: int = 0
     past: dict[str, Array] = field(default_factory=dict)
-    other: dict[str, Array] = field(default_factory=dict)
+    present: dict[str, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         rows = self.room if self.about.fixed else 0
         self.past = {c.past: np.zeros((1, c.heads, rows, c.width), c.dtype) for c in self.about.caches}
         if self.about.fixed:
-            self.other = {c.present: np.empty_like(self.past[c.past]) for c in self.about.caches}
+            self.present = {c.present: self._written(c) for c in self.about.caches}
+
+    def _written(self, c: Cache) -> Array:
+        before = self.past[c.past]
+        return before if self.run.shared.get(c.present) == c.past else np.empty_like(before)
 
     def step(self, words: list[int]) -> Array:
         """Read words; returns a number for each word of the vocabulary, the larger the likelier it is next."""
@@ -145,13 +162,10 @@ class Decoder:
             "attention_mask": np.ones((1, end), np.int64),
             "position_ids": np.arange(self.length, end, dtype=np.int64)[None],
         }
-        found = self.run({n: given[n] for n in self.about.words} | self.past, self.other)
+        found = self.run.call({n: given[n] for n in self.about.words} | self.past, self.present)
         if self.about.fixed:
-            before = self.past
-            self.past = {c.past: found[c.present] for c in self.about.caches}
-            self.other = {c.present: before[c.past] for c in self.about.caches}
-        else:
-            self.past = {c.past: found[c.present] for c in self.about.caches}
+            self.present = {c.present: self.past[c.past] for c in self.about.caches}
+        self.past = {c.past: found[c.present] for c in self.about.caches}
         self.length = end
         return np.asarray(found[self.about.logits][0, -1], np.float32)
 
@@ -219,7 +233,7 @@ def compiled(model: Path, about: Description, precision: str, threads: int) -> R
         print(f"compiling {model} into {bundle}", file=sys.stderr)
         torshc.compile(model, bundle, precision=precision, specialize=[f"{about.count}=1"] if about.count else [])
     loaded = torshc.load(bundle, threads=threads)
-    return lambda feeds, out: loaded.run(feeds, out=out)
+    return Run(lambda feeds, out: loaded.run(feeds, out=out), loaded.shared)
 
 
 def onnx_runtime(model: Path, threads: int) -> Run:
@@ -236,7 +250,7 @@ def onnx_runtime(model: Path, threads: int) -> Run:
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     names = [o.name for o in session.get_outputs()]
-    return lambda feeds, out: dict(zip(names, session.run(names, feeds), strict=True))
+    return Run(lambda feeds, out: dict(zip(names, session.run(names, feeds), strict=True)))
 
 
 def main(arguments: list[str] | None = None) -> int:

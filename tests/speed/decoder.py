@@ -3,7 +3,7 @@
 The model is :mod:`tests.speed.decoder_model`'s, 1 B parameters by default, which takes some gigabytes of a disk;
 ``--folder`` keeps it, compiled, for later calls. What has to be read is counted: weights with their scales, those of
 the last product, keys and values. ``read`` is what a loop of the same number of threads takes to read as much, from
-huge pages.
+huge pages. ``torshc`` writes a new row into the caches that it reads, ``copied`` whole caches beside them.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--folder", type=Path, help="where the model is kept")
     parser.add_argument("--prepare", action="store_true", help="write and compile the model only")
+    parser.add_argument("--copied", action="store_true", help="with caches that are copied too, in turns")
     parser.add_argument("--against", choices=("ort",), help="ONNX Runtime too, in turns")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="torshc-decoder-") as scratch:
@@ -61,8 +62,11 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
     feeds |= {f"past_{n}{k}": rng.standard_normal(size.cache, np.float32) for k in range(args.layers) for n in "kv"}
     for threads in args.threads:
         with torshc.load(bundle, threads=threads) as loaded:
-            out = {n: np.array(a) for n, a in loaded.run(feeds).items()}
-            calls = {"torshc": lambda loaded=loaded, out=out: loaded.run(feeds, out=out)}
+            copied = {n: np.array(a) for n, a in loaded.run(feeds).items()}
+            there = copied | {n: feeds[past] for n, past in loaded.shared.items()}
+            calls = {"torshc": lambda loaded=loaded, there=there: loaded.run(feeds, out=there)}
+            if args.copied:
+                calls["copied"] = lambda loaded=loaded, copied=copied: loaded.run(feeds, out=copied)
             if args.against:
                 session = ort_session(path, threads)
                 calls["ONNX Runtime"] = lambda session=session: session.run(None, feeds)

@@ -142,6 +142,14 @@ class UseSpec:
 
 
 @dataclass(frozen=True)
+class SharedSpec:
+    """Output number ``output`` of a run may be the very buffer of input number ``input``: a cache with new rows."""
+
+    output: int
+    input: int
+
+
+@dataclass(frozen=True)
 class Needs:
     """What inputs have to be like, so that a run computes something.
 
@@ -379,8 +387,9 @@ class Manifest:
     ``conditions`` refuse, null where none can be such a 1; ``variants`` what runs of some sizes take instead, the first
     that fits; ``preferences`` conditions with which no value inside is
     empty, and ``uses`` what elements of inputs are, for whoever chooses sizes and draws inputs; ``custom`` operators
-    that users declare; ``training`` what a library trains, null for one that runs the model; ``model_sha256`` is of the
-    model's file without what lies beside it, "" where there was none."""
+    that users declare; ``training`` what a library trains, null for one that runs the model; ``shared`` which outputs
+    may be an input's buffer; ``model_sha256`` is of the model's file without what lies beside it, "" where there was
+    none."""
 
     torshc: str
     model: str
@@ -416,6 +425,7 @@ class Manifest:
     uses: tuple[UseSpec, ...] = ()
     custom: tuple[CustomInfo, ...] = ()
     training: TrainingInfo | None = None
+    shared: tuple[SharedSpec, ...] = ()
 
     @property
     def needs(self) -> Needs:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -317,6 +317,7 @@ class HostProgram:
         states: what the model keeps from run to run.
         state_header: what the files begin with that hold the states; empty without states.
         moves: new states that no step can write in their places, and these.
+        shared: of each output the input whose buffer it may be, -1 for none; empty where there are none.
         interface_id: of the manifest's names, types and dimensions (:class:`torshc.base.manifest.Manifest`).
         model_sha256: of the model's file, hexadecimal; empty where there was none.
         weights_bytes: of the weights in memory, 0 for none.
@@ -355,6 +356,7 @@ class HostProgram:
     states: tuple[HostState, ...] = ()
     state_header: str = ""
     moves: tuple[Move, ...] = ()
+    shared: tuple[int, ...] = ()
     interface_id: int = 0
     model_sha256: str = ""
     weights_bytes: int = 0
@@ -416,6 +418,11 @@ class HostProgram:
         return (self, *self.variants) if self.loose is None else (self, *self.variants, self.loose)
 
     @property
+    def in_place(self) -> tuple[int, ...]:
+        """Of each output the input whose buffer it may be in every form, -1 for none; empty where there are none."""
+        return shared_by_all([f.shared for f in self.forms])
+
+    @property
     def may_fail(self) -> bool:
         """Whether a step may fail of its own accord, also in segments and other forms."""
         return any(s.faults for f in self.forms for s in f.steps) or any(p.may_fail for p in self.parts)
@@ -441,6 +448,14 @@ class HostProgram:
         """Symbols of the kernels that run on the target's device."""
         found = [k for p in self.parts if p.device == self.device for k in p.for_device]
         return tuple(dict.fromkeys((*self.kernels, *found)))
+
+
+def shared_by_all(programs: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """What several programs of a model say alike in :attr:`HostProgram.shared`."""
+    if not all(programs):
+        return ()
+    found = tuple(first if {first} == {*rest} else -1 for first, *rest in zip(*programs, programs[0], strict=True))
+    return found if any(k >= 0 for k in found) else ()
 
 
 def _bad(what: str) -> InternalError:

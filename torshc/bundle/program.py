@@ -138,6 +138,7 @@ class Program:
     script: HostScript | None = None
     states: tuple[HostState, ...] = ()
     moves: tuple[Move, ...] = ()
+    shared: tuple[int, ...] = ()
     taken: tuple[Between, ...] = ()
     guards: tuple[Guard, ...] = ()
 
@@ -191,6 +192,7 @@ class Program:
             steps=self.steps,
             states=self.states,
             moves=self.moves,
+            shared=self.shared,
             taken=self.taken,
             guards=self.guards,
             script=script,
@@ -248,7 +250,19 @@ class Assembler:
         self.moved = {new: state for new, (_, state) in pairs.items() if new not in safe}
         self.weights: dict[tuple[object, str], int] = beside.weights if beside else {}
         self.list: list[Weight] = beside.list if beside else []
+        self.shared = self._shared()
         self.home: dict[Operand, Operand] = {}  # a result that takes over the memory of a dying operand
+
+    def _shared(self) -> tuple[int, ...]:
+        """Of each output the input whose buffer it may be, -1 for none; empty where there are none."""
+        found: dict[Value, Value] = {}
+        for p in self.placed:
+            new, old = (None, None) if p.fallback else appended(p.kernel)
+            if isinstance(new, Value) and isinstance(old, Value) and new in self.outputs and old in self.inputs:
+                found[new] = old
+        safe = in_place(found, self.placed, self.faults)
+        inputs = {self.outputs[new]: self.inputs[found[new]] for new in safe}
+        return tuple(inputs.get(k, -1) for k in range(len(self.graph.returned))) if inputs else ()
 
     def _roots(self, values: Sequence[Value]) -> dict[Value, int]:
         """The values whose memory is that of one of these: it, or what it is an alias of."""
@@ -298,6 +312,7 @@ class Assembler:
             self._extents(),
             states=states,
             moves=tuple(moves),
+            shared=self.shared,
         )
 
     def _launch(self, p: Placed, offsets: dict[Any, Expr], starts: tuple[int, ...]) -> Launch:
@@ -448,9 +463,17 @@ def in_place(renewed: Mapping[Value, Value], placed: Sequence[Placed], faults: C
         if len(at) != 1 or at[0] <= refusing[-1]:
             continue
         last = max(readers.get(old, [-1]))
-        if last < at[0] or (last == at[0] and (new, old) in _elementwise_pairs(placed[last].kernel, whole=True)):
+        kernel = placed[at[0]].kernel
+        pairs = [*_elementwise_pairs(kernel, whole=True), appended(kernel)]
+        if last < at[0] or (last == at[0] and (new, old) in pairs):
             found.add(new)
     return found
+
+
+def appended(kernel: Kernel) -> tuple[Operand | None, Operand | None]:
+    """The result and the operand that a kernel appends rows to, where they may be one buffer of equal sizes."""
+    new, old = kernel.appends or (None, None)
+    return (None, None) if new is None or old is None else (kernel.buffers[new].operand, kernel.buffers[old].operand)
 
 
 def _elementwise_pairs(kernel: Kernel, whole: bool = False) -> Iterator[tuple[Operand, Operand]]:

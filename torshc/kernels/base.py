@@ -172,6 +172,11 @@ class Kernel:
         """
         return ()
 
+    @property
+    def appends(self) -> tuple[int, int] | None:
+        """Numbers of a result's buffer and of an operand's that may be one, as all but some new rows are the same."""
+        return None
+
     def expressions(self) -> list[Expr]:
         """Every expression of the kernel, so that its symbolic dimensions can be found and renamed."""
         return expressions_in([getattr(self, name) for name in text_fields(self)])

@@ -22,6 +22,7 @@ from ..base.manifest import (
     LooseInfo,
     Manifest,
     OperatorInfo,
+    SharedSpec,
     SizeRange,
     StateInfo,
     StepInfo,
@@ -35,7 +36,7 @@ from ..base.manifest import (
 )
 from ..base.options import HALVES, CompileOptions
 from ..base.variants import Case
-from ..bundle.host import CPU, Condition, NamedWeight
+from ..bundle.host import CPU, Condition, NamedWeight, shared_by_all
 from ..bundle.program import Program
 from ..bundle.stored import is_narrow, stored_bytes
 from ..expr import SYMBOLS, Expr, as_int, dims_of, to_text
@@ -501,6 +502,11 @@ def manifest_of(c: Compilation, *others: Compilation) -> Manifest:
             for o in c.custom
         ),
         training=_training(c),
+        shared=tuple(
+            SharedSpec(output, given)
+            for output, given in enumerate(shared_by_all([f.program.shared for v in (c, *others) for f in v.forms]))
+            if given >= 0
+        ),
     )
 
 

@@ -21,6 +21,8 @@ from .storage import Storage, contiguous, strided
 from .updates import readers_of_old_states
 from .views import behind_views, is_view, readers
 
+SOON = 8  # groups up to which what refuses a run is computed ahead of everything else
+
 
 @dataclass
 class Plan:
@@ -383,8 +385,8 @@ class _Placer:
         ordered: list[Group] = []
         state: dict[int, int] = {}
         demanded = [g for v in self.graph.outputs[len(self.graph.results) :] for g in self._writers(v)]
-        # What inputs alone decide is decided first, before a result is written.
-        first = {id(g) for g in demanded if not any(self._writers(v) for v in g.reads)}
+        # What inputs decide by a few small steps is decided first, before a result is written.
+        first = {id(g) for g in demanded if self._is_soon_known(g)}
         waits = readers_of_old_states(self.graph, self.groups, self.made, self._writers)
         for root in sorted(self.groups, key=lambda g: (id(g) not in first, max(position[n] for n in g.nodes))):
             stack: list[tuple[Group, bool]] = [(root, False)]
@@ -403,6 +405,17 @@ class _Placer:
         for k, g in enumerate(ordered):
             g.id = k
         self.groups = ordered
+
+    def _is_soon_known(self, group: Group) -> bool:
+        """Whether a group needs no more than a few others, all of them without a heavy node."""
+        seen, pending = dict[int, Group](), [group]
+        while pending and len(seen) <= SOON:
+            g = pending.pop()
+            if g.kind not in ("nest", "row"):
+                return False
+            seen[id(g)] = g
+            pending.extend(w for v in g.reads for w in self._writers(v) if id(w) not in seen)
+        return len(seen) <= SOON
 
     def _writers(self, value: Value) -> list[Group]:
         """The groups that must have run before a value can be read."""

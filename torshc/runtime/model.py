@@ -94,7 +94,7 @@ class Model:
                 NumPy makes an array of. Element types must match; nothing is converted. What is not contiguous is
                 copied, anything else is read in place.
             out: arrays or tensors to write outputs to, by name, contiguous and of exact type and shape; those left out
-                are made.
+                are made. They overlap no input, but that those of :attr:`shared` may be the very array of theirs.
 
         Returns:
             All outputs by name, in the model's order: those of ``out``, and NumPy arrays for others, or
@@ -485,6 +485,17 @@ class Model:
 
     def _does_not_train(self) -> RunError:
         return RunError(f"model {self.name!r} does not train", 'compile it with train="step.yaml" (--train)')
+
+    @property
+    def shared(self) -> dict[str, str]:
+        """Outputs that :meth:`run` may write to the array of an input, by name, with that input's name.
+
+            model.run({**feeds, "past": cache}, out={"present": cache})
+
+        They are caches with new rows, which alone are written then. The input has to have the output's shape.
+        """
+        pairs = ((spec.name, self._library.shared_input(k)) for k, spec in enumerate(self.outputs))
+        return {name: self.inputs[k].name for name, k in pairs if k >= 0}
 
     @property
     def versions(self) -> tuple[str, ...]:

@@ -137,6 +137,7 @@ _LATER_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "torshc_isa": (c_char_p, ()),
     "torshc_set_weights": (c_int, (_MODEL, c_char_p)),
     "torshc_set_tensors": (c_int, (_MODEL, POINTER(NamedTensor), c_size_t)),
+    "torshc_shared_input": (c_int32, (c_int32,)),
     "torshc_form_runs": (c_int, (_MODEL, c_int32, POINTER(c_uint64))),
     "torshc_form_misses": (c_int, (_MODEL, c_int32, POINTER(c_uint64))),
 }
@@ -256,6 +257,10 @@ class Library:
     def takes_weights(self) -> bool:
         """Whether open models of the library can be given other weights."""
         return hasattr(self._library, "torshc_set_tensors")
+
+    def shared_input(self, output: int) -> int:
+        """Number of the input whose buffer an output may be; -1 for none."""
+        return int(self.torshc_shared_input(output)) if hasattr(self._library, "torshc_shared_input") else -1
 
     @property
     def counts_forms(self) -> bool:

@@ -293,6 +293,10 @@ TORSHC_API const char *torshc_output_name(int32_t index);
 TORSHC_API const char *torshc_input_dim_name(int32_t index, int32_t dim);
 TORSHC_API const char *torshc_output_dim_name(int32_t index, int32_t dim);
 
+/* The input whose buffer output `output` may be in a run, -1 for none: a cache, of which the run then writes the new rows
+ * alone. Both tensors are of one size and begin at one address; whatever overlaps otherwise is TORSHC_E_ALIAS. */
+TORSHC_API int32_t torshc_shared_input(int32_t output);
+
 /* Dimensions of output `index` for inputs of these shapes; `dims` has room for its rank. The inputs' data may be NULL
  * here and in torshc_workspace_size: only device, type and shape are looked at; but for inputs that hold sizes (those
  * of "symbols" in the manifest whose kind is not "dim"). */

@@ -379,18 +379,36 @@ static int overlap(const t_span *a, const t_span *b) {
            (uintptr_t)b->at < (uintptr_t)a->at + a->bytes;
 }
 
-/* Outputs and the workspace may overlap nothing; inputs may overlap each other. */
+/* Number k of the inputs and then the outputs: what it is, its number there, its name. */
+static const char *side(int32_t k) { return k < P->inputs ? "input" : "output"; }
+
+static int32_t number(int32_t k) { return k < P->inputs ? k : k - P->inputs; }
+
+static const char *name_of(int32_t k) {
+    const char *name = k < P->inputs ? P->input[k].name : P->output[k - P->inputs].name;
+    return name ? name : "";
+}
+
+/* Outputs and the workspace may overlap nothing, but that an output may be the very buffer of the input that
+ * torshc_shared_input() names; inputs may overlap each other. */
 int t_check_aliases(const t_span *spans, const t_span *work) {
     const int32_t n = P->inputs + P->outputs;
-    for (int32_t o = P->inputs; o < n; o++)
-        for (int32_t i = 0; i < o; i++)
-            if (overlap(&spans[o], &spans[i]))
-                return t_fail(TORSHC_E_ALIAS, "output %d overlaps %s %d", (int)(o - P->inputs),
-                              i < P->inputs ? "input" : "output", (int)(i < P->inputs ? i : i - P->inputs));
+    for (int32_t o = P->inputs; o < n; o++) {
+        const int32_t shared = torshc_shared_input(o - P->inputs);
+        for (int32_t i = 0; i < o; i++) {
+            if (!overlap(&spans[o], &spans[i]))
+                continue;
+            if (i != shared)
+                return t_fail(TORSHC_E_ALIAS, "output %d \"%.200s\" overlaps %s %d \"%.200s\"", (int)number(o), name_of(o),
+                              side(i), (int)number(i), name_of(i));
+            if (spans[o].at != spans[i].at || spans[o].bytes != spans[i].bytes)
+                return t_fail(TORSHC_E_ALIAS, "output %d \"%.200s\" overlaps input %d \"%.200s\" and is not the same buffer",
+                              (int)number(o), name_of(o), (int)i, name_of(i));
+        }
+    }
     for (int32_t i = 0; i < n; i++)
         if (overlap(work, &spans[i]))
-            return t_fail(TORSHC_E_ALIAS, "the workspace overlaps %s %d", i < P->inputs ? "input" : "output",
-                          (int)(i < P->inputs ? i : i - P->inputs));
+            return t_fail(TORSHC_E_ALIAS, "the workspace overlaps %s %d \"%.200s\"", side(i), (int)number(i), name_of(i));
     return TORSHC_OK;
 }
 

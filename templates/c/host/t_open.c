@@ -259,6 +259,10 @@ const char *torshc_output_name(int32_t index) {
     return index >= 0 && index < P->outputs ? P->output[index].name : NULL;
 }
 
+int32_t torshc_shared_input(int32_t output) {
+    return P->shared && output >= 0 && output < P->outputs ? P->shared[output] : -1;
+}
+
 static const char *dim_name(const t_port *ports, int32_t count, int32_t index, int32_t dim) {
     if (index < 0 || index >= count || dim < 0 || dim >= ports[index].ndim || !ports[index].dim_names)
         return NULL;

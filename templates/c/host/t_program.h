@@ -199,6 +199,7 @@ typedef struct {
     const t_cards *cards; /* NULL for a model that is whole, and on processors */
     const t_port *input, *output;
     const t_symbol *symbol;
+    const int32_t *shared;           /* of each output the input whose buffer it may be, or -1; NULL for none */
     uint64_t interface_id;           /* of the manifest's names, types and dimensions */
     const char *model;               /* SHA-256 of the model's file; "" or NULL where there was none */
     uint64_t weights_bytes;          /* in memory */

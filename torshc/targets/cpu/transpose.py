@@ -15,6 +15,7 @@ from ...kernels.moved import Crossing, Moved, crossings
 from ...kernels.nest import MapKernel, in_order, lower_nest
 from ...plan.group import Group
 from ...plan.storage import Storage
+from .append import by_new_rows
 from .c import CTarget
 from .logic import in_bytes
 from .picked import by_rows
@@ -59,7 +60,7 @@ def lower_loops(group: Group, storage: Mapping[Value, Storage], machine: Machine
     """The kernels of a group without a heavy node."""
     lanes = machine.lanes
     kernels = (along_longer(by_rows(in_squares(k, lanes), lanes), lanes) for k in lower_nest(group, storage))
-    return [in_bytes(by_table(k, lanes)) for k in kernels]
+    return [by_new_rows(in_bytes(by_table(k, lanes))) for k in kernels]
 
 
 def in_squares(kernel: Kernel, lanes: int) -> Kernel:
