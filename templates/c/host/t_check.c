@@ -399,16 +399,18 @@ int t_check_aliases(const t_span *spans, const t_span *work) {
             if (!overlap(&spans[o], &spans[i]))
                 continue;
             if (i != shared)
-                return t_fail(TORSHC_E_ALIAS, "output %d \"%.200s\" overlaps %s %d \"%.200s\"", (int)number(o), name_of(o),
-                              side(i), (int)number(i), name_of(i));
+                return t_fail(TORSHC_E_ALIAS, "output %d \"%.200s\" overlaps %s %d \"%.200s\"", (int)number(o),
+                              name_of(o), side(i), (int)number(i), name_of(i));
             if (spans[o].at != spans[i].at || spans[o].bytes != spans[i].bytes)
-                return t_fail(TORSHC_E_ALIAS, "output %d \"%.200s\" overlaps input %d \"%.200s\" and is not the same buffer",
+                return t_fail(TORSHC_E_ALIAS,
+                              "output %d \"%.200s\" overlaps input %d \"%.200s\" and is not the same buffer",
                               (int)number(o), name_of(o), (int)i, name_of(i));
         }
     }
     for (int32_t i = 0; i < n; i++)
         if (overlap(work, &spans[i]))
-            return t_fail(TORSHC_E_ALIAS, "the workspace overlaps %s %d \"%.200s\"", side(i), (int)number(i), name_of(i));
+            return t_fail(TORSHC_E_ALIAS, "the workspace overlaps %s %d \"%.200s\"", side(i), (int)number(i),
+                          name_of(i));
     return TORSHC_OK;
 }
 
