@@ -26,7 +26,9 @@ from torshc.base.errors import BundleError, OutputError
 ALIGN = 256  # what devices want of addresses, WebGPU the most
 FOOTER = 64  # bytes, of which a payload is a multiple
 MAGIC = b"TORSHC WEIGHTS 1"
-_CHUNK = 16 << 20
+_CHUNK = (
+    16 << 20
+)  # a write; Linux keeps what is written at a multiple of a huge page in huge pages, which libraries map
 
 
 @dataclass(frozen=True)
@@ -91,21 +93,22 @@ def write_weights(path: Path, arrays: Iterable[Iterable[npt.NDArray[Any]]], iden
     """
     digest, offsets, at = hashlib.sha256(), [], 0
     try:
-        with path.open("xb", buffering=0) as file:
+        with path.open("xb", buffering=0) as raw:
+            file = _Chunks(raw, digest)
             for parts in arrays:
-                _write(file, memoryview(bytes(align(at) - at)), digest)
+                file.write(memoryview(bytes(align(at) - at)))
                 at = align(at)
                 offsets.append(at)
                 for part in parts:
                     data = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
-                    for start in range(0, data.size, _CHUNK):
-                        _write(file, data[start : start + _CHUNK].data, digest)
+                    file.write(data.data)
                     at += data.size
-            _write(file, memoryview(bytes(align(at, FOOTER) - at)), digest)
+            file.write(memoryview(bytes(align(at, FOOTER) - at)))
             at = align(at, FOOTER)
             if identity is None:
                 identity = int.from_bytes(digest.digest()[:8], "little")
-            _write(file, memoryview(struct.pack("<16sQQ32x", MAGIC, at, identity)), digest)
+            file.write(memoryview(struct.pack("<16sQQ32x", MAGIC, at, identity)))
+            file.flush()
         if at == 0:
             path.unlink()
     except OSError as error:
@@ -117,7 +120,24 @@ def write_weights(path: Path, arrays: Iterable[Iterable[npt.NDArray[Any]]], iden
     )
 
 
-def _write(file: Any, data: memoryview, digest: Any) -> None:
-    digest.update(data)
-    while data:  # an unbuffered file may take less than it is given
-        data = data[file.write(data) :]
+class _Chunks:
+    """An unbuffered file that is written in chunks, each at a multiple of their size, and the hash of all of it."""
+
+    def __init__(self, file: Any, digest: Any) -> None:
+        self._file, self._digest = file, digest
+        self._chunk, self._used = memoryview(bytearray(_CHUNK)), 0
+
+    def write(self, data: memoryview) -> None:
+        self._digest.update(data)
+        while data:
+            room = self._chunk[self._used : self._used + len(data)]
+            room[:] = data[: len(room)]
+            data, self._used = data[len(room) :], self._used + len(room)
+            if self._used == len(self._chunk):
+                self.flush()
+
+    def flush(self) -> None:
+        """Write what has not filled a chunk."""
+        data, self._used = self._chunk[: self._used], 0
+        while data:  # an unbuffered file may take less than it is given
+            data = data[self._file.write(data) :]

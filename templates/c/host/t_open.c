@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { T_FOOTER = 64 };
+enum { T_FOOTER = 64, T_LARGE = 64 << 20 }; /* bytes */
 
 #define P (t_the_program())
 
@@ -42,6 +42,15 @@ static int refuse_size(const char *path, int file, off_t size, uint64_t want) {
                   (unsigned long long)want);
 }
 
+/* Large files are read into huge pages, where the file system has them; they are read as runs come to them then. */
+static void advise(void *memory, size_t bytes) {
+#ifdef MADV_HUGEPAGE
+    if (bytes >= T_LARGE && !madvise(memory, bytes, MADV_HUGEPAGE))
+        return;
+#endif
+    (void)madvise(memory, bytes, MADV_WILLNEED);
+}
+
 static int map_file(t_weights_file *weights, const char *path, int file) {
     const uint64_t want = P->file_bytes + T_FOOTER;
     struct stat status;
@@ -54,7 +63,7 @@ static int map_file(t_weights_file *weights, const char *path, int file) {
     void *memory = mmap(NULL, (size_t)want, PROT_READ, MAP_PRIVATE, file, 0);
     if (memory == MAP_FAILED)
         return t_fail(TORSHC_E_WEIGHTS, "weights file %.150s cannot be mapped: %s", path, strerror(errno));
-    (void)madvise(memory, (size_t)want, MADV_WILLNEED);
+    advise(memory, (size_t)want);
     weights->at = memory;
     weights->mapped = (size_t)want;
     return check_footer(weights->at + P->file_bytes);
