@@ -79,8 +79,9 @@ class CompileOptions:
             for what the level has: "2e-5" of -O3, "exact" of others, at which there is no other kernel whatever this
             says. One that is given and that the model cannot keep with this ``precision`` and ``weights_dtype`` is
             refused.
-        exact_batches: let the bits of a row not depend on how many rows there are in the one place, too, where that
-            costs time: attention of one query among symbolic ones, whose scores then take twice the time.
+        exact_batches: let the bits of a row not depend on how many rows there are, either, where that costs time:
+            attention of one query, whose scores then take twice the time, and variants (``specialize``) for few rows,
+            whose products then sum as those for many do.
         precision: element type of the operands of products, convolutions and attention where the model has f32: "f32"
             as it says, or "f16" or "bf16", which are summed in f32; all else stays f32. "tf32" leaves f32 in memory,
             and lets tensor cores round factors of products and convolutions to 2^-11 of each (CUDA, sm_80 and newer;

@@ -173,6 +173,11 @@ class Kernel:
         return ()
 
     @property
+    def few_rows(self) -> str:
+        """What it does otherwise than kernels for more rows, where it is made for few; else empty."""
+        return ""
+
+    @property
     def appends(self) -> tuple[int, int] | None:
         """Numbers of a result's buffer and of an operand's that may be one, as all but some new rows are the same."""
         return None

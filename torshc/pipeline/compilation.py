@@ -254,7 +254,11 @@ class Compilation:
     @property
     def thresholds(self) -> tuple[str, ...]:
         """Where the bits of a row depend on how many rows there are."""
-        return tuple(sorted({text for u in self.units for k in u.kernels if (text := getattr(k, "threshold", ""))}))
+        own = [k for u in self.units for k in u.kernels]
+        found = {text for k in own if (text := getattr(k, "threshold", ""))}
+        kinds = {type(k) for k in own}
+        others = [k for v in self.variants if v.form is not None for u in v.form.units for k in u.kernels]
+        return tuple(sorted(found | {k.few_rows for k in others if k.few_rows and type(k) not in kinds}))
 
     @property
     def arena_bytes(self) -> Expr:

@@ -63,7 +63,7 @@ class AttentionKernel(AttentionBase):
     @property
     def scores_alone(self) -> bool:
         """Whether a panel of one query sums its scores across lanes, in less than half the time of a tile."""
-        return self.single and not (self.exact and as_int(self.row.args[0]) is None)
+        return self.single and not self.exact
 
     @property
     def streams(self) -> bool:

@@ -146,6 +146,12 @@ class DotKernel(Bf16GemmKernel):
     needs: ClassVar[tuple[str, ...]] = ("avx512bf16",)
     reads_rows: ClassVar[bool] = True
 
+    @property
+    def few_rows(self) -> str:
+        return (
+            f"products of up to {FEW_ROWS} rows of bf16 sum pairs in vectors, of more in tiles, in a library with both"
+        )
+
 
 @dataclass(frozen=True)
 class MmlaKernel(Bf16GemmKernel):

@@ -54,6 +54,7 @@ class GemmKernel(ProductKernel):
         scale: of panels of i8, what blocks of rows are multiplied with, in panels [blocks]; None of others.
         block: rows of such a block.
         bits: of an element of the panels that are scaled; two of 4 share a byte (:func:`.pack.nibbles`).
+        exact: whether sums are cut as for any number of rows, where these are known.
 
     Where a is of bytes, words of the panels hold four i8 of one column (:func:`.pack.quads`), and sums are i32.
     """
@@ -65,6 +66,7 @@ class GemmKernel(ProductKernel):
     scale: Strided | None = None
     block: int = 1
     bits: int = 8
+    exact: bool = False
 
     @property
     def sums(self) -> DType:
@@ -253,7 +255,7 @@ def lower_product(
         return [*before, *with_digits(made, scale, p.block, group.id)]
     k_blocks = split_k(machine, size, depth) if plain_floats else 1
     kernel = (
-        GemmKernel.of(made, k_blocks=k_blocks, scale=scale, block=p.block, bits=p.bits)
+        GemmKernel.of(made, k_blocks=k_blocks, scale=scale, block=p.block, bits=p.bits, exact=machine.exact_batches)
         if form is None
         else form.of(made)
     )
@@ -264,10 +266,11 @@ def _form(
     p: Product, rows: int | None, depth: int | None, machine: Machine
 ) -> type[Bf16GemmKernel] | type[Int8AmxKernel] | type[NibblesKernel] | None:
     """What multiplies narrow types; None where it is the kernel of floats, or its words of bytes."""
+    few = None if machine.exact_batches else rows  # for which sums of floats have another order
     if p.halves:
-        return choose_form(machine.extras, rows)
+        return choose_form(machine.extras, few)
     if p.scale is not None:
-        return NibblesKernel if p.bits == 4 and NibblesKernel.suits(machine, rows, depth, p.block) else None
+        return NibblesKernel if p.bits == 4 and NibblesKernel.suits(machine, few, depth, p.block) else None
     return Int8AmxKernel if p.b.dtype is I8 and p.scale is None and Int8AmxKernel.suits(machine, rows) else None
 
 

@@ -64,6 +64,12 @@ class NibblesKernel(ProductKernel):
     block: int
     group: int
 
+    @property
+    def few_rows(self) -> str:
+        return (
+            f"products of up to {FEW_ROWS} rows by weights of 4 bits sum bytes, of more floats, in a library with both"
+        )
+
     @classmethod
     def suits(cls, machine: Machine, rows: int | None, depth: int | None, block: int) -> bool:
         """Whether it multiplies so many rows by blocks of weights of 4 bits."""

@@ -135,7 +135,8 @@ def choose_blocks(
 def split_k(machine: Machine, m: Expr, k: Expr) -> int:
     """Number of blocks that k is summed in; 1 where rows are not read again, or k is symbolic."""
     depth, rows, block = as_int(k), as_int(m), machine.number("depth", BLOCK_K)
-    if depth is None or depth <= block * 3 // 2 or (rows is not None and rows <= FEW_ROWS):
+    few = rows is not None and rows <= FEW_ROWS and not machine.exact_batches
+    if depth is None or depth <= block * 3 // 2 or few:
         return 1
     return -(-depth // block)
 
