@@ -14,7 +14,7 @@ from tests.support.seeded import seeded
 from torshc.base.options import CompileOptions
 from torshc.pipeline.compiler import prepare
 
-DEPTH, COLUMNS = 2048, 96
+DEPTH, COLUMNS = 2048, 1024
 RNG = seeded(8)
 BLOCKS = DEPTH // 32
 
@@ -58,7 +58,7 @@ def test_explain_names_the_products_that_differ(tmp_path: Path) -> None:
     onnx.save(product(True), tmp_path / "m.onnx")
 
     def rows(exact: bool, *specialize: str) -> tuple[str, ...]:
-        options = CompileOptions(mcpu="cascadelake", specialize=specialize, exact_batches=exact)
+        options = CompileOptions(mcpu="sapphirerapids", specialize=specialize, exact_batches=exact)
         return prepare(tmp_path / "m.onnx", options).thresholds
 
     assert any("up to 4 rows by weights of 4 bits" in line for line in rows(False, "s=1"))
