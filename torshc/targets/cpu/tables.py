@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...expr import I8, U8, Expr, as_int, axis, cast, cost, locals_of, product, rebuild, walk
+from ...expr.affine import split_axis
 from ...kernels.base import Kernel
 from ...kernels.nest import MapKernel
 
@@ -28,6 +29,13 @@ class TableKernel(MapKernel):
     read: Expr
     code: Expr
     results: tuple[Expr, ...]
+
+    @property
+    def in_runs(self) -> bool:
+        """Whether tables of bytes are looked up for neighbours, which takes as many at once as there are instructions."""
+        steps = [split_axis(x, self.axes[-1]) for x in (self.read.args[0], *(s.offset for s in self.stores))]
+        sizes = {self.buffers[s.buffer].dtype.size for s in self.stores}
+        return sizes == {1} and all(parts is not None and as_int(parts[0]) == 1 for parts in steps)
 
 
 def by_table(kernel: Kernel, lanes: int) -> Kernel:
