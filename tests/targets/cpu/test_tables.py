@@ -35,7 +35,9 @@ def activated(shape: Shape, dtype: str, to: str) -> Graph:
 
 
 @pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
-@pytest.mark.parametrize(("dtype", "to"), [("u8", "f32"), ("i8", "f16"), ("i8", "bool"), ("u8", "i64"), ("u8", "i8"), ("i8", "u8")])
+@pytest.mark.parametrize(
+    ("dtype", "to"), [("u8", "f32"), ("i8", "f16"), ("i8", "bool"), ("u8", "i64"), ("u8", "i8"), ("i8", "u8")]
+)
 def test_bits_are_those_of_vectors(dtype: str, to: str, lanes: int, compiler: str) -> None:
     machine = Machine(lanes=lanes, compiler=kind_of(compiler))
     every = np.arange(VALUES).astype(np.uint8).view(DTYPES[dtype].numpy)
