@@ -66,7 +66,8 @@ class Pool:
 def _at_line(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array:
     """An array of `size` bytes whose elements are not set, and which begins at a line."""
     block = np.empty(size + LINE, np.uint8)
-    return np.ndarray(shape, dtype, block, -addressof(c_ubyte.from_buffer(block)) % LINE)
+    at = addressof(c_ubyte.from_buffer(block))  # type: ignore[arg-type]  # an array is a buffer
+    return np.ndarray(shape, dtype, block, -at % LINE)
 
 
 class _Lease:
