@@ -271,6 +271,40 @@ static t_groups find_groups(const t_rows *rows, int64_t count, int sorted, int64
     return g;
 }
 
+/* The same for numbers by a table of them, in the order of their first places. `work` has room for eight numbers a row, of
+ * which the table takes four to be at most half full: 1 + the group at a place, 0 where there is none. Finds no groups, a
+ * count of -1, of numbers that were chosen to collide: those are sorted. */
+static t_groups find_groups_by_table(const uint64_t *keys, int64_t count, int64_t *work) {
+    t_groups g = {0, work, work + count, work + 2 * count, work + 3 * count};
+    int64_t *table = work + 4 * count;
+    int64_t collisions = 16 * count;
+    int bits = 1;
+    while ((INT64_C(1) << bits) < 2 * count)
+        bits++;
+    const uint64_t last = (UINT64_C(1) << bits) - 1;
+    memset(table, 0, (size_t)(last + 1) * sizeof *table);
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t at =
+            keys[i] * UINT64_C(0x9e3779b97f4a7c15) >> (64 - bits); /* 2^64 by the golden ratio: spreads keys */
+        while (table[at] && keys[g.first[table[at] - 1]] != keys[i]) {
+            at = (at + 1) & last;
+            if (!collisions--) {
+                g.count = -1;
+                return g;
+            }
+        }
+        if (!table[at]) {
+            g.first[g.count] = i;
+            g.many[g.count] = 0;
+            g.number[g.count] = g.count;
+            table[at] = ++g.count;
+        }
+        g.group[i] = table[at] - 1;
+        g.many[g.group[i]]++;
+    }
+    return g;
+}
+
 static int unique_results(t_frame *f, const t_value *x, t_value *const *out, const t_groups *g, int32_t axis,
                           int64_t count) {
     const int32_t rank = axis < 0 ? 1 : x->ndim;
@@ -309,16 +343,22 @@ int t_op_unique(t_frame *f, const t_value *const *in, t_value *const *out, const
     const int64_t outer = axis < 0 ? 1 : extent(x, 0, axis), count = axis < 0 ? t_count(x) : x->shape[axis];
     const int64_t inner = axis < 0 ? 1 : extent(x, axis + 1, x->ndim), total = t_count(x);
     const int64_t each = is_string(x->dtype) ? (int64_t)sizeof(t_string) : (int64_t)sizeof(uint64_t);
-    if (count > T_BYTES_MAX)
+    if (count > T_BYTES_MAX / 64)
         return t_fail(TORSHC_E_SIZE, "Unique of %lld slices", (long long)count);
     void *elements = t_scratch(f, total * each + 1);
-    int64_t *work = elements ? t_scratch(f, 4 * count * (int64_t)sizeof *work + 1) : NULL;
+    const int by_table = !n[1] && !is_string(x->dtype) && total == count; /* 2 * count rounded up to a power of 2 */
+    const int64_t numbers = (by_table ? 8 : 4) * count;
+    int64_t *work = elements ? t_scratch(f, (numbers + 2) * (int64_t)sizeof *work) : NULL;
     int status = TORSHC_E_MEMORY;
     if (work) {
         if (total)
             fill_rows(elements, x, outer, count, inner);
         const t_rows rows = {elements, is_string(x->dtype) ? elements : NULL, count ? total / count : 0};
-        const t_groups groups = find_groups(&rows, count, n[1] != 0, work);
+        t_groups groups = {.count = -1};
+        if (by_table)
+            groups = find_groups_by_table(elements, count, work);
+        if (groups.count < 0)
+            groups = find_groups(&rows, count, n[1] != 0, work);
         status = unique_results(f, x, out, &groups, axis, count);
     }
     t_scratch_free(work);
@@ -368,17 +408,40 @@ typedef struct {
     int64_t limit, count; /* boxes wanted; boxes there */
     float ratio;
     t_box *boxes;
-    uint64_t *keys;                 /* of scores, the greatest first */
-    int64_t *place, *order, *spare; /* of what passed the threshold */
+    uint64_t *keys;        /* of scores, the greatest first */
+    int64_t *place, *heap; /* of what passed the threshold */
 } t_suppression;
+
+/* Whether item a comes before b: by its key, and of equal ones by its number. */
+static int precedes(const uint64_t *keys, int64_t a, int64_t b) {
+    return keys[a] < keys[b] || (keys[a] == keys[b] && a < b);
+}
+
+/* Moves the item at a place of a heap down, behind those that come before it. */
+static void sift(int64_t *heap, int64_t n, int64_t at, const uint64_t *keys) {
+    const int64_t item = heap[at];
+    for (int64_t child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && precedes(keys, heap[child + 1], heap[child]))
+            child++;
+        if (precedes(keys, item, heap[child]))
+            break;
+        heap[at] = heap[child];
+    }
+    heap[at] = item;
+}
 
 /* Selects boxes of one class from the best on; `found[3 * k + 2]` becomes the place of the k-th. */
 static int64_t suppress(const t_suppression *s, int64_t passed, int64_t *found) {
-    int64_t chosen = 0;
-    sort_by_keys(s->order, s->spare, passed, s->keys);
-    for (int64_t k = 0; k < passed && chosen < s->limit; k++) {
-        const int64_t box = s->place[s->order[k]];
+    int64_t chosen = 0, *heap = s->heap; /* a heap, since few boxes are looked at where the limit is low */
+    for (int64_t k = 0; k < passed; k++)
+        heap[k] = k;
+    for (int64_t k = passed / 2 - 1; k >= 0; k--)
+        sift(heap, passed, k, s->keys);
+    for (int64_t left = passed; left > 0 && chosen < s->limit;) {
+        const int64_t box = s->place[heap[0]];
         int64_t other = 0;
+        heap[0] = heap[--left];
+        sift(heap, left, 0, s->keys);
         while (other < chosen && !suppresses(&s->boxes[box], &s->boxes[found[3 * other + 2]], s->ratio))
             other++;
         if (other == chosen)
@@ -401,7 +464,7 @@ static int64_t suppress_all(const t_value *boxes, const t_value *scores, const t
             const float *from = (const float *)scores->data + (batch * classes + kind) * s->count;
             int64_t passed = 0;
             for (int64_t i = 0; i < s->count; i++) {
-                s->keys[passed] = ~key_of(from, i, scores->dtype);
+                s->keys[passed] = ~key_of(from, i, (torshc_dtype){TORSHC_FLOAT, 32, 1});
                 s->place[passed] = i;
                 passed += is_limited ? from[i] > least : from[i] == from[i];
             }
@@ -425,7 +488,7 @@ int t_op_non_max_suppression(t_frame *f, const t_value *const *in, t_value *cons
     const int64_t count = boxes->shape[1], wanted = limit && t_count(limit) > 0 ? t_at(limit, 0) : 0;
     const int64_t most = wanted < 0 ? 0 : wanted < count ? wanted : count;
     const t_value bound = {.shape = {scores->shape[0], scores->shape[1], most, 3 * (int64_t)sizeof(int64_t)}};
-    const int64_t each = (int64_t)(sizeof(t_box) + 3 * sizeof(int64_t) + sizeof(uint64_t));
+    const int64_t each = (int64_t)(sizeof(t_box) + 2 * sizeof(int64_t) + sizeof(uint64_t));
     const int64_t bytes = most ? extent(&bound, 0, 4) : 0;
     if (!bytes)
         return t_make(f, out[0], T_I64, 2, (const int64_t[]){0, 3});
@@ -434,15 +497,14 @@ int t_op_non_max_suppression(t_frame *f, const t_value *const *in, t_value *cons
     int64_t *found = t_scratch(f, bytes), *place = found ? t_scratch(f, count * each) : NULL;
     int status = TORSHC_E_MEMORY;
     if (place) {
-        uint64_t *const keys = (uint64_t *)(place + 3 * count);
+        uint64_t *const keys = (uint64_t *)(place + 2 * count);
         const t_suppression s = {.limit = most,
                                  .count = count,
                                  .ratio = number_or(in[3], 0),
                                  .boxes = (t_box *)(keys + count),
                                  .keys = keys,
                                  .place = place,
-                                 .order = place + count,
-                                 .spare = place + 2 * count};
+                                 .heap = place + count};
         const int64_t total = suppress_all(boxes, scores, in[4], n[0] != 0, &s, found);
         status = t_make(f, out[0], T_I64, 2, (const int64_t[]){total, 3});
         if (!status)

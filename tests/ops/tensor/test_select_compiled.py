@@ -150,3 +150,31 @@ def test_one_run_after_another() -> None:
     kept = loaded.run({"x": x, "y": y})["found"].copy(), loaded.run({"x": x, "y": y})["found"]
     loaded.run({"x": 1 - x, "y": y})
     np.testing.assert_array_equal(*kept)
+
+
+SPREAD = 0x9E3779B97F4A7C15  # by which the library multiplies numbers to spread them over a table
+
+
+@pytest.mark.parametrize("kind", ["INT64", "FLOAT"])
+def test_unique_in_the_order_of_first_places(kind: str) -> None:
+    """Few different numbers and many, none, and numbers of which all would come to the same place of the table."""
+    model = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 20]>
+        g ({kind.lower()}[n] x) => ({kind.lower()}[k] y, int64[k] first, int64[n] inverse,
+        int64[k] counts) {{ y, first, inverse, counts = Unique<sorted=0>(x) }}""")
+    dtype, rng = helper.tensor_dtype_to_np_dtype(getattr(TensorProto, kind)), np.random.default_rng(3)
+    given = [rng.integers(-9, 9, n).astype(dtype) for n in (0, 1, 2, 3, 1000)]
+    given.append(rng.permutation(5000).astype(dtype))
+    if kind == "INT64":
+        keys = [pow(SPREAD, -1, 1 << 64) * k % (1 << 64) ^ (1 << 63) for k in range(3000)]
+        given.append(np.array(keys, np.uint64).view(np.int64).repeat(2))
+    else:
+        given.append(np.array([np.nan, -0.0, 0.0, 1, np.nan, -np.nan, 1, np.inf], np.float32))
+    loaded = torshc.compile(model)
+    for x in given:
+        y, first, inverse, counts = (loaded.run({"x": x})[name] for name in ("y", "first", "inverse", "counts"))
+        _, places, which, many = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+        order = np.argsort(places)
+        np.testing.assert_array_equal(first, places[order])
+        np.testing.assert_array_equal(counts, many[order])
+        np.testing.assert_array_equal(inverse, np.argsort(order)[which])
+        np.testing.assert_array_equal(y, x[first])
