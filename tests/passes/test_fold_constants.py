@@ -19,6 +19,15 @@ def test_fold_constants_leaves_large_broadcasts_alone() -> None:
     assert names(graph) == ["Expand"]
 
 
+def test_fold_constants_leaves_results_that_would_be_copies_of_constants() -> None:
+    m = Model()
+    one = m.const([[1.0]])
+    inner = m("Add", m.input(256, 256), m("Expand", one, shape=dims(256, 256)))
+    graph = m.done(m("Expand", one, shape=dims(200, 200)), m("Expand", one, shape=dims(8, 8)), inner)
+    PASSES["fold_constants"](graph, OPTIONS)
+    assert names(graph) == ["Expand", "Add"]
+
+
 def test_fold_constants_has_a_budget() -> None:
     m = Model()
     x = m.const(np.ones((1, 1)))

@@ -12,6 +12,7 @@ from .manager import graph_pass
 from .walk import Site, walk
 
 _MIB = 1 << 20
+_COPIED = 64 << 10  # bytes of a result of the model from which on computing it takes less time than copying a constant
 _TERMS = 1 << 26  # elements that a reduction may visit; the interpreter holds them all at once
 _PRODUCTS = 1 << 34  # multiplications of a matrix product
 
@@ -22,7 +23,7 @@ def fold_constants(graph: Graph, options: CompileOptions, *, budget_mib: int = 0
 
     A result above `budget_mib`, where 0 stands for the budget of folding, is left to run time; so is one above
     `growth_mib` that is larger than its operands together, such as a broadcast zero: a constant would only make the
-    weights larger.
+    weights larger. Of a result of the model, which would be a copy of the constant, 64 KiB are such growth.
 
     Before::
 
@@ -39,7 +40,8 @@ def fold_constants(graph: Graph, options: CompileOptions, *, budget_mib: int = 0
         node = site.node
         if isinstance(node.op, Draw):  # its numbers are those of the target's own logarithm and cosine
             return None
-        if any(v.const is None for v in node.operands) or not _affordable(node, most, growth_mib * _MIB):
+        growth = _COPIED if any(v in graph.outputs for v in node.outputs) else growth_mib * _MIB
+        if any(v.const is None for v in node.operands) or not _affordable(node, most, growth):
             return None
         try:
             arrays = run_node(node, [None if v is None else v.const for v in node.inputs])
