@@ -92,6 +92,9 @@ T_FN i64v t_lanes_i64(void) {
 #endif
 }
 
+/* The same in lanes of 32 bits, of which a vector is one register. */
+T_FN i32v t_lanes_i32(void) { return T_CONV(t_lanes_i64(), i32); }
+
 /* ---- memory ----------------------------------------------------------------------- */
 
 /* Copies n < lanes elements in power-of-two pieces of constant size: no access beyond n and
@@ -188,6 +191,16 @@ T_DEF_SOME(u32, uint32_t, i32) T_DEF_COPIED(u64, uint64_t, i64) T_DEF_COPIED(f64
         for (int i = 0; i < TORSHC_LANES && i < n; i++) r[i] = ((const T *)base)[at[i]]; \
         return r; \
     } \
+    T_FN S##v t_gather32_##S(const void *base, i32v at) { \
+        S##v r = {0}; \
+        for (int i = 0; i < TORSHC_LANES; i++) r[i] = ((const T *)base)[at[i]]; \
+        return r; \
+    } \
+    T_FN S##v t_gathern32_##S(const void *base, i32v at, int64_t n) { \
+        S##v r = {0}; \
+        for (int i = 0; i < TORSHC_LANES && i < n; i++) r[i] = ((const T *)base)[at[i]]; \
+        return r; \
+    } \
     T_FN void t_scatter_##S(void *base, i64v at, S##v v) { \
         for (int i = 0; i < TORSHC_LANES; i++) ((T *)base)[at[i]] = v[i]; \
     } \
@@ -249,7 +262,9 @@ T_FN u16v t_to_bf16_(f32v x) {
     T_FN S##v t_load_##N(const void *p) { return t_decode_##N(t_load_##U(p)); } \
     T_FN S##v t_loadn_##N(const void *p, int64_t n) { return t_decode_##N(t_loadn_##U(p, n)); } \
     T_FN S##v t_gather_##N(const void *b, i64v at) { return t_decode_##N(t_gather_##U(b, at)); } \
-    T_FN S##v t_gathern_##N(const void *b, i64v at, int64_t n) { return t_decode_##N(t_gathern_##U(b, at, n)); }
+    T_FN S##v t_gathern_##N(const void *b, i64v at, int64_t n) { return t_decode_##N(t_gathern_##U(b, at, n)); } \
+    T_FN S##v t_gather32_##N(const void *b, i32v at) { return t_decode_##N(t_gather32_##U(b, at)); } \
+    T_FN S##v t_gathern32_##N(const void *b, i32v at, int64_t n) { return t_decode_##N(t_gathern32_##U(b, at, n)); }
 #define T_DEF_STORES(N, S, U) \
     T_FN void t_store_##N(void *p, S##v v) { t_store_##U(p, t_encode_##N(v)); } \
     T_FN void t_storen_##N(void *p, S##v v, int64_t n) { t_storen_##U(p, t_encode_##N(v), n); } \

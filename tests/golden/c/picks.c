@@ -1,7 +1,7 @@
 #include "t_kernel.h"
 #include "t_pick.h"
 
-void k99845e4a0462(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kcecfd3794f10(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -71,10 +71,10 @@ void k99845e4a0462(void *const *buf, const int64_t *dim, void *scratch, int64_t 
             i0 = rest;
         }
         for (int64_t line = first; line < last; line++) {
-            const f32v f0_0 = t_cast_i32_f32(t_cast_i64_i32(t_splat_i64(t_imod((2 * i1 - 1), 4))));
+            const f32v f0_0 = t_cast_i32_f32(t_splat_i32((int32_t)(t_imod((2 * i1 - 1), 4))));
             const f32v f0_1 = t_splat_f32(1.0f) - (f0_0 / t_splat_f32(4.0f));
             const f32v f0 = f0_1;
-            const f32v f1_0 = t_cast_i32_f32(t_cast_i64_i32(t_splat_i64(t_imod((2 * i1 - 1), 4))));
+            const f32v f1_0 = t_cast_i32_f32(t_splat_i32((int32_t)(t_imod((2 * i1 - 1), 4))));
             const f32v f1_1 = f1_0 / t_splat_f32(4.0f);
             const f32v f1 = f1_1;
             const int64_t wanted0[] = {600 * i0 + 30 * t_imax(0, t_idiv((2 * i1 - 1), 4)), 600 * i0 + 30 * t_imin((t_idiv((2 * i1 - 1), 4) + 1), 19), };

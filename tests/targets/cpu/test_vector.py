@@ -15,7 +15,7 @@ from torshc.expr import DTYPES, const
 from torshc.kernels.machine import Machine
 
 from ...support.kernels import Maker, random
-from ...support.run_kernel import Array, Program, compilers, kind_of, native_lanes
+from ...support.run_kernel import Array, Program, compilers, kind_of, native_lanes, sources
 
 RNG = seeded(7)
 INFO = Path("/proc/cpuinfo")
@@ -104,3 +104,34 @@ def test_blocks_inside_repeated_margins_are_no_gathers() -> None:
         graph = m.output(m.add("Pad", m.input(3, 100), mode=mode, **ends))
         source = Program(graph, machine=Machine(lanes=4, compiler=kind_of(compilers()[0]))).launches[0].source
         assert "t_load_f32(" in source and "t_gather_f32(" in source
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize("channels", [3, "n"])
+def test_places_are_computed_in_lanes_of_32_bits(channels: int | str, lanes: int, compiler: str) -> None:
+    """Elements at places that another tensor says, some of them far outside or not numbers."""
+    size = 2 * lanes + 3
+    x = random(RNG, (1, 3, 5, 7), np.float32)
+    grid = RNG.uniform(-1.2, 1.2, (1, 1, size, 2)).astype(np.float32)
+    grid[0, 0, :4, 0] = np.nan, np.inf, -np.inf, 1e30
+    m = Maker()
+    graph = m.output(m.add("GridSample", m.input(1, channels, 5, 7), m.input(1, 1, size, 2)))
+    program = Program(graph, {"n": 3}, machine=Machine(lanes=lanes, compiler=kind_of(compiler)), compiler=compiler)
+    (text,) = sources(program)
+    assert "t_gather32_f32(" in text and "i64v" not in text
+    np.testing.assert_allclose(program.run(x, grid)[0][..., 4:], bilinear(x, grid)[..., 4:], rtol=1e-5, atol=1e-4)
+    assert np.isfinite(program.run(x, grid)[0][..., 2:]).all()
+
+
+def bilinear(x: Array, grid: Array) -> Array:
+    """GridSample of one image, with zeros outside."""
+    height, width = x.shape[2:]
+    column, row = ((grid[0, ..., k].astype(np.float64) + 1) * n / 2 - 0.5 for k, n in ((0, width), (1, height)))
+    column, row = np.nan_to_num(column, posinf=1e6, neginf=-1e6), np.nan_to_num(row)
+    total = np.zeros((x.shape[1], *row.shape))
+    for i in (np.floor(row), np.floor(row) + 1):
+        for j in (np.floor(column), np.floor(column) + 1):
+            inside = (i >= 0) & (i < height) & (j >= 0) & (j < width)
+            at = np.clip(i, 0, height - 1).astype(int), np.clip(j, 0, width - 1).astype(int)
+            total += np.where(inside, x[0][:, at[0], at[1]] * (1 - abs(row - i)) * (1 - abs(column - j)), 0)
+    return total[None]

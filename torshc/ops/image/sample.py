@@ -38,7 +38,8 @@ def _split(x: Scalar) -> tuple[Expr, Scalar]:
     """A coordinate's floor, and the rest."""
     x = clip(x, -FAR, FAR)
     low = floor(x)
-    return low.cast(I32).index(), x - low  # which fits, and few processors convert to 64 bits at once
+    place = clip(low.cast(I32), -FAR, FAR)  # so that 32 bits surely hold the next places too, of a NaN as well
+    return place.index(), x - low
 
 
 def _blend(axes: list[tuple[list[Expr], list[Scalar]]], fetch: Fetch, kind: DType) -> Scalar:

@@ -32,7 +32,7 @@ class TableKernel(MapKernel):
 
     @property
     def in_runs(self) -> bool:
-        """Whether tables of bytes are looked up for neighbours, which takes as many at once as there are instructions."""
+        """Whether tables of bytes are looked up for neighbours, which is done by vectors."""
         steps = [split_axis(x, self.axes[-1]) for x in (self.read.args[0], *(s.offset for s in self.stores))]
         sizes = {self.buffers[s.buffer].dtype.size for s in self.stores}
         return sizes == {1} and all(parts is not None and as_int(parts[0]) == 1 for parts in steps)

@@ -15,7 +15,9 @@ from typing import Any
 
 from ...expr import BOOL, F32, F64, I32, I64, DType, Expr, axis, call, const, rebuild, substitute, walk
 from ...expr.bounds import exact, fits, range_of
+from ...expr.derived import Derived
 from ...expr.formulas_narrow import conversions_of
+from ...expr.index import from_poly, poly_of
 from ...expr.lanes import LaneSteps
 from ...expr.scopes import Scope
 from ...kernels.base import Buffer, Store
@@ -31,6 +33,8 @@ _CHOICES: dict[str, Callable[[Expr], tuple[Expr, Expr, Expr]]] = {
     "min": lambda e: (call("le", *e.args), e.args[0], e.args[1]),
     "max": lambda e: (call("ge", *e.args), e.args[0], e.args[1]),
 }
+_SHORT = "short"  # an integer of 64 bits that fits 32, in lanes of 32
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 _CONDITIONS = ("lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not")
 
 
@@ -86,6 +90,7 @@ class Block(StatementPrinter):
         # Lanes behind the first one that counts.
         self._behind = const(lanes - 1) if count is None else axis("behind", lanes)
         self._axes = {**names.axes, self._behind: f"({count} - 1)"}
+        self._is_short: Derived[bool] = Derived(self._narrows)
         # Index arithmetic, with integers that are loaded where these are one for all lanes.
         self._tabled = plain_index(names.dims, lambda x: x.dtype in (I64, I32) and self._step(x.args[0]) == 0)
 
@@ -141,6 +146,40 @@ class Block(StatementPrinter):
     def axes(self, variant: str) -> Mapping[Expr, str]:
         return self._axes
 
+    def _here(self, e: Expr, variant: str) -> Text:
+        if variant != _SHORT:
+            return (yield from super()._here(e, variant))
+        text = yield from self._spell_short(e)
+        if e.op != "const" and not text.isidentifier() and (self.uses.get(e, 2) > 1 or len(text) >= INLINE):
+            text = self.declare("i32v", text)
+        self.frames[-1].known[e, variant] = text
+        return text
+
+    def _spell_short(self, e: Expr) -> Text:
+        """The text of an integer of 64 bits in lanes of 32."""
+        if e.op == "const":
+            return f"t_splat_i32({literal(e.data, I32)})"
+        if self.is_index(e) and (step := self._step(e)) is not None:
+            start = f"t_splat_i32((int32_t)({bare(e, (yield e, INDEX))}))"
+            lanes = "t_lanes_i32()" if abs(step) == 1 else f"{abs(step)} * t_lanes_i32()"
+            return start if step == 0 else f"({start} {'+' if step > 0 else '-'} {lanes})"
+        if e.op == "cast":
+            return (yield e.args[0], VALUE)
+        text = yield e.args[0], _SHORT
+        for a in e.args[1:]:
+            text = f"t_{e.op}_i32({text}, {yield a, _SHORT})"
+        return text if len(e.args) > 1 else f"t_{e.op}_i32({text})"
+
+    def _narrows(self, e: Expr, args: Sequence[bool]) -> bool:
+        """Whether lanes of 32 bits hold an integer of 64 and all that it is made of."""
+        if e.dtype is not I64 or not fits(e, I32):
+            return False
+        if self.is_index(e) and self._step(e) is not None:
+            return True
+        if e.op == "cast":
+            return e.args[0].dtype is I32
+        return e.op in ("add", "sub", "mul", "min", "max") and all(args)
+
     def spell_load(self, e: Expr, variant: str) -> Text:
         (offset,) = e.args
         number = int(e.data)  # type: ignore[call-overload]
@@ -168,6 +207,11 @@ class Block(StatementPrinter):
             return f"t_splat_bool({yield e, INDEX})"
         if (margin := self._margin(e)) is not None and (step := self._step(margin)):
             return f"t_steps_bool({bare(margin, (yield margin, INDEX))}, {step})"
+        if (e.op in _COMPARISONS or (e.op == "cast" and e.dtype in (F32, F64))) and all(map(self._is_short, e.args)):
+            args = []
+            for a in e.args:
+                args.append((yield a, _SHORT))
+            return f"t_{e.op}_i32({', '.join(args)})" if e.dtype is BOOL else f"t_cast_i32_{compute}({args[0]})"
         args = []
         for a in e.args:
             args.append((yield a, VALUE))
@@ -177,13 +221,13 @@ class Block(StatementPrinter):
 
     def under(self, e: Expr, variant: str, scope: Scope) -> Text:
         assert scope.condition is not None
-        kind = vector_type(e.dtype) if variant == VALUE else self.index_type(e.dtype)
+        kind = {VALUE: vector_type(e.dtype), _SHORT: "i32v"}.get(variant) or self.index_type(e.dtype)
         if self._is_uniform(scope.condition):
             test = yield scope.condition, INDEX
             with self.inside(Frame(scope, mask=self._mask)) as frame:
                 text = yield e, variant
             name = self.fresh()
-            zero = "{0}" if variant == VALUE else "0"
+            zero = "0" if variant == INDEX else "{0}"
             self.lines.extend([f"{kind} {name} = {zero};", f"if {_bracket(test)} {{", *frame.lines])
             self.lines.extend([f"{name} = {text};", "}"])
             return name
@@ -264,10 +308,20 @@ class Block(StatementPrinter):
             return self._call(f"loadh{self._n}", dtype, place, *self._counted)
         if not mask and (found := self._straight(offset)):
             return (yield from self._mostly(e, *found))
+        start, steps = self._parts(offset)
+        if not mask and self._is_short(steps):
+            place = behind(f"b{number}", bare(start, (yield start, INDEX)))
+            return self._call(f"gather{self._n}32", dtype, place, (yield steps, _SHORT), *self._counted)
         where = yield offset, VALUE
         if mask:
             return self._call("gatherm", dtype, f"b{number}", where, mask)
         return self._call(f"gather{self._n}", dtype, f"b{number}", where, *self._counted)
+
+    def _parts(self, offset: Expr) -> tuple[Expr, Expr]:
+        """A place as what is one for all lanes, and the rest."""
+        terms = poly_of(offset)
+        same = {atoms: c for atoms, c in terms.items() if all(self._is_uniform(a) for a in atoms)}
+        return from_poly(same), from_poly({atoms: c for atoms, c in terms.items() if atoms not in same})
 
     def _straight(self, offset: Expr) -> tuple[Expr, Expr] | None:
         """A condition under which a place with choices steps by one, and the place then; None if there is none.
@@ -312,7 +366,7 @@ class Block(StatementPrinter):
         condition = e.args[0]
         if self.guards(e) and self._is_uniform(condition):
             return (yield from self._branch(e))
-        if self.guards(e) and not self._mask and (ends := self._ends(condition)) and self._is_short(e):
+        if self.guards(e) and not self._mask and (ends := self._ends(condition)) and self._is_brief(e):
             return (yield from self._split(e, *ends))
         return (yield from self._select_lanes(e))
 
@@ -340,7 +394,7 @@ class Block(StatementPrinter):
         text = f"{self._mask} & {guard}" if self._mask else guard
         return text if text.isidentifier() else self.declare("i32v", text)
 
-    def _is_short(self, e: Expr) -> bool:
+    def _is_brief(self, e: Expr) -> bool:
         """Whether few choices that guard lie within one, so that each may be written more than once."""
         return sum(x.op == "select" and self.guards(x) for x in walk(e)) <= SPLIT
 
