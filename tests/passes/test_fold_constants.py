@@ -25,7 +25,7 @@ def test_fold_constants_leaves_results_that_would_be_copies_of_constants() -> No
     inner = m("Add", m.input(256, 256), m("Expand", one, shape=dims(256, 256)))
     graph = m.done(m("Expand", one, shape=dims(200, 200)), m("Expand", one, shape=dims(8, 8)), inner)
     PASSES["fold_constants"](graph, OPTIONS)
-    assert names(graph) == ["Expand", "Add"]
+    assert sorted(names(graph)) == ["Add", "Expand"]
 
 
 def test_fold_constants_has_a_budget() -> None:
