@@ -45,7 +45,7 @@ class Case:
         weights = {n: (a * 100).astype(np.int8) if n == "bytes" else a for n, a in weights.items()}
         read = {name for each in self.nodes for name in each.input}
         constants = {n: a for n, a in CONSTANTS.items() if n in read}
-        return model(self.nodes, self.inputs, "y", weights | constants, 23)
+        return model(self.nodes, self.inputs, "y", weights | constants, 24)
 
 
 CONSTANTS = {
@@ -220,6 +220,10 @@ CASES = {
     "scatter": case(
         [node("ScatterND", ["x", "places", "new"], ["y"], reduction="add")],
         {"x": (5, 19), "new": (3, 19)}, "(map) scatter", "row",
+    ),
+    "append": case(
+        [node("TensorScatter", ["x", "new", "at"], ["y"])],
+        {"x": (2, 3, 16, 8), "new": (2, 3, "s", 8), "at": (TensorProto.INT64, (2,))}, "(row) append", "",
     ),
     "trees": case(
         [node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_targets=1, **STUMP)], {"x": ("n", 4)},

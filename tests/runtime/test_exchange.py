@@ -209,7 +209,7 @@ def test_a_run_that_fails_is_not_counted(model: Model) -> None:
     x, out = there(model, rows(3)), outputs(model)
     model.run({"x": x}, out=out)
     runs = model.stats().runs
-    with pytest.raises(RunError, match="output 0 .* overlaps input 0"):
+    with pytest.raises(RunError, match=r"output 0 .* overlaps input 0"):
         model.run({"x": x}, out={"y": x, Z: out[Z]})
     assert model.stats().runs == runs and right(model.run({"x": x}, out=out), rows(3))
     assert model.stats().runs == runs + 1

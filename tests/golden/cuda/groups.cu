@@ -3,7 +3,7 @@
 #include "t_group.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(512, 1) k72e6ce735c15_kernel(const float *b0, const float *b1, float *b2, T_MAP a_map, T_MAP b_map) {
+extern "C" __global__ void __launch_bounds__(512, 1) kaaff7822a78a_kernel(const float *b0, const float *b1, float *b2, T_MAP a_map, T_MAP b_map) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -91,7 +91,9 @@ extern "C" __global__ void __launch_bounds__(512, 1) k72e6ce735c15_kernel(const 
                 for (int i = 0; i < 4; i++) {
                     t_ldmatrix_x4(x[i], rows_at + ((2 * i + lane / 16) ^ (lane % 8)) * 16);
 #pragma unroll
-                    for (int e = 0; e < 4; e++) t_split_tf32(x[i][e], x_rest[i][e]);
+                    for (int e = 0; e < 4; e++) {
+                        t_split_tf32(x[i][e], x_rest[i][e]);
+                    }
                 }
                 float part[8][4] = {};
                 t_barrier_wait(&parted[stage], parity);
@@ -238,7 +240,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k72e6ce735c15_kernel(const 
     }
 }
 
-extern "C" int k72e6ce735c15(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kaaff7822a78a(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
     t_tensor_map a_map;
     const int a_failed = t_map_tiles(&a_map, (const uint16_t *)buf[0], {1024, 1024, 1}, {2048, 2097152}, 3, 128);
@@ -247,8 +249,8 @@ extern "C" int k72e6ce735c15(void *const *buf, const int64_t *dim, int64_t block
     const int b_failed = t_map_tiles(&b_map, (const uint16_t *)buf[1], {1024, 1024, 1}, {2048, 2097152}, 3, 64);
     if (b_failed) return b_failed;
     if (blocks > 132) blocks = 132;
-    const cudaError_t status = cudaFuncSetAttribute(k72e6ce735c15_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 215184);
+    const cudaError_t status = cudaFuncSetAttribute(kaaff7822a78a_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 215184);
     if (status != cudaSuccess) return (int)status;
-    T_LAUNCH(k72e6ce735c15_kernel, (unsigned)blocks, 512, 215184, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2], a_map, b_map);
+    T_LAUNCH(kaaff7822a78a_kernel, (unsigned)blocks, 512, 215184, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2], a_map, b_map);
     return (int)cudaGetLastError();
 }
