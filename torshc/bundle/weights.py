@@ -26,9 +26,8 @@ from torshc.base.errors import BundleError, OutputError
 ALIGN = 256  # what devices want of addresses, WebGPU the most
 FOOTER = 64  # bytes, of which a payload is a multiple
 MAGIC = b"TORSHC WEIGHTS 1"
-_CHUNK = (
-    16 << 20
-)  # a write; Linux keeps what is written at a multiple of a huge page in huge pages, which libraries map
+# Bytes of a write. Linux keeps what is written at a multiple of a huge page in huge pages, which libraries map.
+_CHUNK = 16 << 20
 
 
 @dataclass(frozen=True)
