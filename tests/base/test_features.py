@@ -79,7 +79,8 @@ def test_a_derived_target_has_a_compiler_of_its_own(derived: str, monkeypatch: p
 
 
 def test_each_feature_is_asked_for_and_had() -> None:
-    asked = {f for f in Feature if any(f"Feature.{f.name}" in p.read_text() for p in (PACKAGE / "passes").glob("*.py"))}
+    asking = "".join(p.read_text() for folder in ("passes", "pipeline") for p in (PACKAGE / folder).glob("*.py"))
+    asked = {f for f in Feature if f"Feature.{f.name}" in asking}
     assert asked == set(Feature) == set().union(*(t.features for t in TARGETS.values()))
 
 

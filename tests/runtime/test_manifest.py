@@ -27,6 +27,7 @@ OPTIONAL = {
     "training",
     "variants",
     "model_sha256",
+    "shared",
 }
 
 

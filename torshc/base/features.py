@@ -1,4 +1,4 @@
-"""What some targets have kernels for and others do not. Passes ask for these, never for a target by name."""
+"""What some targets have kernels for and others do not: what passes and pipelines ask for in place of a name."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class Feature(Enum):
     INT4_WEIGHTS = "products of few rows of f16 with weights of 4 bits, two to a byte"
     LONG_SUMS = "sums over dimensions that lie apart in memory, in pieces that are as many as it needs"
     NARROW_WEIGHTS = "products of f32 with weights of i8 that have scales"
+    RANKS = "exchanges of tensors between processes that share a model"
+    RANKS_ON_CARDS = "the same from card to card, which adds up halves of two ranks as they are"
     ROTARY_POSITIONS = "rotary positions, no slower than as operators of their parts"
 
 

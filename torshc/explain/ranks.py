@@ -32,7 +32,7 @@ def ranks_json(ranks: Ranks, dims: dict[str, int] | None = None) -> dict[str, An
             for e, c in zip(found, ranks.compilations, strict=True)
         ],
         "chosen": ranks.cut.chosen,
-        "exchanged_by": "NCCL" if ranks.compilations[0].options.target == "cuda" else "ranks",
+        "exchanged_by": "NCCL" if ranks.on_cards else "ranks",
         "exchanges": [
             {
                 "kind": t.kind,
@@ -87,7 +87,7 @@ def ranks_text(ranks: Ranks, dims: dict[str, int] | None = None) -> str:
         for (source, target, kind), n in links.items()
     ]
     lines = [*table(columns, rows), "", *table(between, more)]
-    if ranks.compilations[0].options.target == "cuda":
+    if ranks.on_cards:
         lines.append("NCCL exchanges them, in CUDA graphs")
     if found[0].dims:
         lines.append(f"at {', '.join(f'{printable(name)}={size}' for name, size in found[0].dims.items())}")
@@ -104,8 +104,7 @@ def _flops(e: Explanation) -> int:
 
 
 def _machine(ranks: Ranks) -> Machine:
-    options = ranks.compilations[0].options
-    return machine_of(options.target, options.precision)
+    return machine_of(ranks.on_cards, ranks.compilations[0].options.precision)
 
 
 def _seconds(e: Explanation, compilation: Compilation, machine: Machine) -> float:

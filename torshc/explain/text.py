@@ -70,7 +70,7 @@ def _header(e: Explanation) -> Iterator[str]:
         yield from paragraph("sizes of 1", _loose(e.loose))
     for variant in e.variants:
         yield from paragraph("variant", _variant(variant))
-        yield from _guards(variant, e.target)
+        yield from _guards(variant, on_card=not e.lanes)
     if e.training is not None:
         yield from _training(e.training)
 
@@ -104,10 +104,10 @@ def _variant(variant: VariantInfo) -> str:
     return f"for {printable(variant.sizes)}{seen}: {_launches(variant)}{copied}"
 
 
-def _guards(variant: VariantInfo, target: str) -> Iterator[str]:
+def _guards(variant: VariantInfo, on_card: bool) -> Iterator[str]:
     if not variant.guards:
         return
-    where = "" if target in ("c", "llvm") else "; an input in the card's memory is not looked at, and misses"
+    where = "; an input in the card's memory is not looked at, and misses" if on_card else ""
     yield from paragraph("guard", f"{printable(', and '.join(variant.guards))}: compared before each run{where}")
 
 

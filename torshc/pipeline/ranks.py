@@ -12,6 +12,7 @@ from .._version import __version__
 from ..base.budget import spending
 from ..base.clock import Observer
 from ..base.errors import ConfigError, UnsupportedError
+from ..base.features import Feature
 from ..base.manifest import FILE, ExchangeInfo, RankInfo, RanksManifest
 from ..base.options import CompileOptions
 from ..bundle.names import prefix_of
@@ -24,6 +25,7 @@ from ..ops import CustomOperators
 from ..plan.partition import drop_unneeded, is_plain
 from ..sharding import Cut, Sharding, Stages, choose_splits, cut_stages, machine_of, read_sharding, split_tensors
 from ..sharding.config import RANKS_MOST
+from ..targets import TARGETS, find_target
 from .compilation import Compilation
 from .compiler import compile_model, prepare
 
@@ -44,6 +46,11 @@ class Ranks:
     compilations: tuple[Compilation, ...]
     cut: Cut
     warnings: tuple[str, ...] = ()
+
+    @property
+    def on_cards(self) -> bool:
+        """Whether each rank has a card, and cards exchange tensors."""
+        return _on_cards(self.compilations[0].options)
 
 
 def prepare_ranks(
@@ -105,8 +112,9 @@ def cut_model(source: str | Path | bytes | Graph, options: CompileOptions) -> Cu
         UnsupportedError: the model's sizes or steps are known only in a run.
     """
     assert options.shard is not None
-    if options.target not in ("c", "cuda"):
-        raise ConfigError(f"--shard with --target {options.target}", "ranks are processes: use --target c or cuda")
+    if Feature.RANKS not in find_target(options.target).features:
+        able = " or ".join(name for name in sorted(TARGETS) if Feature.RANKS in find_target(name).features)
+        raise ConfigError(f"--shard with --target {options.target}", f"ranks are processes: use --target {able}")
     for name in _ALONE:
         if getattr(options, name):
             raise ConfigError(f"--shard with --{name.replace('_', '-')}", "leave one of them out")
@@ -124,21 +132,25 @@ def cut_model(source: str | Path | bytes | Graph, options: CompileOptions) -> Cu
         return _choose(graph, int(automatic[1]), options) if automatic else _cut(graph, sharding, options)
 
 
+def _on_cards(options: CompileOptions) -> bool:
+    return Feature.RANKS_ON_CARDS in find_target(options.target).features
+
+
 def _choose(graph: Graph, ranks: int, options: CompileOptions) -> Cut:
     """The cut that the cost model chooses: with parts of weights where that makes a run shorter, else stages."""
     if not 2 <= ranks <= RANKS_MOST:
         raise ConfigError(f"--shard auto:{ranks}", f"ask for 2 to {RANKS_MOST} ranks")
-    found = choose_splits(graph, ranks, machine_of(options.target, options.precision))
+    found = choose_splits(graph, ranks, machine_of(_on_cards(options), options.precision))
     if found is None:
         return dataclasses.replace(cut_stages(graph, Stages(ranks, where="--shard auto")), chosen=f"stages: {ranks}\n")
-    return dataclasses.replace(split_tensors(graph, found, options.target == "cuda"), chosen=found.text)
+    return dataclasses.replace(split_tensors(graph, found, _on_cards(options)), chosen=found.text)
 
 
 def _cut(graph: Graph, sharding: Sharding, options: CompileOptions) -> Cut:
     if sharding.stages is not None:
         return cut_stages(graph, sharding.stages)
     assert sharding.tensors is not None
-    return split_tensors(graph, sharding.tensors, options.target == "cuda")
+    return split_tensors(graph, sharding.tensors, _on_cards(options))
 
 
 def exchanges_of(cut: Cut) -> tuple[ExchangeInfo, ...]:

@@ -37,9 +37,9 @@ CORE = Machine(operations=100e9, halves=100e9, memory=10e9, link=5e9, latency=20
 CARD = Machine(operations=100e12, halves=600e12, memory=4e12, link=150e9, latency=8e-6, launch=2e-6)
 
 
-def machine_of(target: str, precision: str) -> Machine:
-    """What ranks of a target run on; with a precision of halves, floats are multiplied as these."""
-    machine = CARD if target == "cuda" else CORE
+def machine_of(on_cards: bool, precision: str) -> Machine:
+    """What ranks run on; with a precision of halves, floats are multiplied as these."""
+    machine = CARD if on_cards else CORE
     return replace(machine, operations=machine.halves) if precision in ("f16", "bf16") else machine
 
 

@@ -88,7 +88,7 @@ class CudaTarget(GridTarget):
     step_precisions = frozenset({"f32", "tf32", "bf16"})  # f16 has no room for small gradients
     features = GridTarget.features | {
         Feature.CACHED_ATTENTION, Feature.CHANNEL_PACKETS, Feature.CONVOLUTION_WEIGHTS, Feature.INT4_WEIGHTS,
-        Feature.LONG_SUMS,
+        Feature.LONG_SUMS, Feature.RANKS, Feature.RANKS_ON_CARDS,
     }  # fmt: skip
     search = ("cuda", "gpu", "c")
     preludes = ("cuda", "gpu")
