@@ -200,8 +200,13 @@ API int ncclCommAbort(Comm *c) {
 // The last one takes the folder away.
 API int ncclCommDestroy(Comm *c) {
     c->aborted = true;
-    if (c->together) unlink(name_of(c, "all", c->rank, 0, c->together - 1).c_str());
-    unlink(name_of(c, "here", c->rank, 0, 0).c_str());
+    write_file(name_of(c, "gone", c->rank, 0, 0), "", 0);
+    for (int r = 0; r < c->count; ++r)  // others may not have seen yet that this one began, or read what it gave last
+        if (!is_there(name_of(c, "gone", r, 0, 0))) return success;
+    for (int r = 0; r < c->count; ++r) {
+        for (const char *what : {"here", "gone"}) unlink(name_of(c, what, r, 0, 0).c_str());
+        if (c->together) unlink(name_of(c, "all", r, 0, c->together - 1).c_str());
+    }
     rmdir(c->folder.c_str());
     return success;
 }
