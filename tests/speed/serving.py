@@ -19,6 +19,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,7 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
         compiled("with a profile", path, profiled, observed=[seen], **options)
     if args.prepare:
         return
-    load: Callable[[Path], Model] = lambda bundle: torshc.load(bundle, threads=args.threads)  # noqa: E731
+    load: Callable[[Path], Model] = partial(torshc.load, threads=args.threads)
     with load(plain) as without, load(profiled) as with_:
         requests = draw_requests(without, args.requests, args.batch, seed=2)
         print(f"{processor()}; {args.target}, {args.threads} threads, {len(requests)} runs of {args.batch} sentences")
