@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
-from ..expr import F64
+from ..expr import F32, F64
 from ..ops.core.functions import min as minimum
 from ..ops.core.functions import sign, sqrt
 from ..ops.core.tensor import Tensor
@@ -32,7 +32,7 @@ class At:
 
     Attributes:
         rate: the learning rate, of the weight's type.
-        count: the number of this update, from 1 on, as f64.
+        count: the number of this update, from 1 on, of the weight's type.
         decay: the weight decay.
     """
 
@@ -109,7 +109,7 @@ class Adam(Optimizer):
     def move(self, at: At, weight: Tensor, gradient: Tensor, *states: Tensor) -> Sequence[Tensor]:
         m = states[0] * self.beta1 + gradient * (1 - self.beta1)
         v = states[1] * self.beta2 + gradient * gradient * (1 - self.beta2)
-        first, second = (bias_correction(at.count, beta=beta).cast(weight.dtype) for beta in (self.beta1, self.beta2))
+        first, second = (bias_correction(at.count, beta=beta) for beta in (self.beta1, self.beta2))
         root = sqrt(v) / sqrt(second) + self.epsilon
         return [weight - m / root * (at.rate / first), m, v]
 
@@ -176,9 +176,10 @@ def name_of(optimizer: Optimizer) -> str:
 
 def clipped(gradients: Sequence[Tensor], norm: float) -> list[Tensor]:
     """Gradients whose norm, of all together, is at most `norm`: min(1, norm / (|g| + 1e-6)) g."""
-    squares = [(g * g).sum(range(g.rank), keep=False).cast(F64) for g in gradients]
-    total = squares[0]
+    squares = [(g * g).sum(range(g.rank), keep=False) for g in gradients]
+    wide = F64 if any(g.dtype is F64 for g in gradients) else F32
+    total = squares[0].cast(wide)
     for square in squares[1:]:
-        total = total + square
+        total = total + square.cast(wide)
     scale = minimum(total.constant(1.0), norm / (sqrt(total) + 1e-6))
     return [g * scale.cast(g.dtype) for g in gradients]

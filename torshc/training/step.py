@@ -251,7 +251,7 @@ def _updates(
         given = weight.constant(float(optimizer.learning_rate)) if rate is None else Tensor(builder, rate).cast(v.dtype)
         names = [f"{OWN}{state}/{name}" for state in optimizer.states]
         kept_now = [graph.new_value(v.type, n) for n in names]
-        at = At(given, count.update.cast(F64), training.weight_decay)
+        at = At(given, count.update.cast(v.dtype), training.weight_decay)
         new, *renewed = optimizer.update(at, weight, gradient, *(Tensor(builder, s) for s in kept_now))
         weights[name] = v, count.settle(new, v).value
         kept |= {n: (s, count.settle(t, s).value) for n, s, t in zip(names, kept_now, renewed, strict=True)}

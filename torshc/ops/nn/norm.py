@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...base.errors import ModelError
-from ...expr import F32, F64, Expr, as_int, const, from_onnx, product
+from ...expr import F32, DType, Expr, as_int, const, from_onnx, product
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import constraints_of
 from ..core.base import (
@@ -272,19 +272,20 @@ class BatchNormalizationTraining(Formula):
         return [x.type, *running, *[TensorType(stash, x.shape[1:2])] * 2]
 
     def formula(self, x: Tensor, scale: Tensor, bias: Tensor, *running: Tensor) -> list[Tensor]:
-        wide, share = _stash(x), 1.0 / element(_elements_of_a_channel(x), F64)
+        wide = _stash(x)
+        share = 1.0 / element(_elements_of_a_channel(x), wide.dtype)
         mean, variance = _statistics(wide, share)
         factor = _channels(scale, x.rank).cast(wide.dtype) * reciprocal(sqrt(variance + self.epsilon))
         y = _affine(wide, factor, _channels(bias, x.rank).cast(wide.dtype) - mean * factor).cast(x.dtype)
         batch = [as_shape(v, x.shape[1:2]) for v in (mean, variance)]
-        towards = [batch[0], _scaled(batch[1], self.correction(x))]
+        towards = [batch[0], _scaled(batch[1], self.correction(x, wide.dtype))]
         pairs = zip(running, towards, strict=True)
         return [y, *(r * self.momentum + v.cast(r.dtype) * (1.0 - self.momentum) for r, v in pairs), *batch]
 
-    def correction(self, x: Tensor) -> Scalar:
+    def correction(self, x: Tensor, dtype: DType) -> Scalar:
         """What the batch's variance is multiplied by before the running one moves to it."""
         count = _elements_of_a_channel(x)
-        return element(count, F64) / element(count - 1, F64) if self.unbiased else element(1.0, F64)
+        return element(count, dtype) / element(count - 1, dtype) if self.unbiased else element(1.0, dtype)
 
 
 @gradient_of(BatchNormalizationTraining)
@@ -292,7 +293,7 @@ def _batch_gradient(op: BatchNormalizationTraining, at: Backward) -> list[Tensor
     """The gradient of x is y's less its mean and its part along the normalised x, as x moves the two statistics."""
     x, scale, bias = (at.operand(k) for k in range(3))
     wide = _stash(x)
-    share = 1.0 / element(_elements_of_a_channel(x), F64)
+    share = 1.0 / element(_elements_of_a_channel(x), wide.dtype)
     mean, variance = (_channels(v, x.rank) for v in at.outputs[3:5])
     inverse = reciprocal(sqrt(variance + op.epsilon))
     g = at.gradient.cast(wide.dtype)
@@ -301,7 +302,8 @@ def _batch_gradient(op: BatchNormalizationTraining, at: Backward) -> list[Tensor
     tilt = factor * inverse * _scaled(along, share)
     slope = g * factor + _affine(wide, -tilt, mean * tilt - factor * _scaled(down, share))
     moved, direct = at.gradients[1:3], list(at.gradients[3:5])
-    for k, by in enumerate((element(1.0, F64), op.correction(x))):  # the running ones move with the batch's
+    corrections = element(1.0, wide.dtype), op.correction(x, wide.dtype)
+    for k, by in enumerate(corrections):  # the running ones move with the batch's
         if (g_moved := moved[k]) is not None:
             more = _scaled(g_moved.cast(wide.dtype) * (1.0 - op.momentum), by)
             direct[k] = more if (before := direct[k]) is None else before + more
