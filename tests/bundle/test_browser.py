@@ -26,6 +26,7 @@ from torshc.targets.gpu.webgpu.functions import functions
 
 from ..support.browser import WEBGPU, Browser, find
 from ..support.serve import serving
+from ..training.networks import ADAM, Reference, batches, convolutional, write_step
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 HOSTILE = '</script><img src=x onerror="bad=1">`${bad=1}\u2028*/'
@@ -66,7 +67,7 @@ def page(model: Any, folder: Path, **options: Any) -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pages of six models, and one of which the weights are cut off."""
+    """Pages of models and of a training step, and one of which the weights are cut off."""
     folder = tmp_path_factory.mktemp("site")
     page(SAMPLES / "digits.onnx", folder / "digits")
     page(SAMPLES / "digits.onnx", folder / "short")
@@ -75,6 +76,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in (("rows", ROWS), ("planes", PLANES), ("dense", DENSE)):
         sizes = ("n=4",) if name == "dense" else ()
         page(onnx.parser.parse_model(text).SerializeToString(), folder / name, specialize=sizes)
+    page(convolutional(batch=8), folder / "steps", train=write_step(folder, ADAM))
     weights = folder / "short" / "weights.bin"
     weights.write_bytes(weights.read_bytes()[:-1000])
     return folder
@@ -133,6 +135,41 @@ def test_digits_as_onnx_runtime_says(browser: Browser) -> None:
         # sums of at most 288 products, each rounded in f32: 288 / 2^24 of the sum of magnitudes
         np.testing.assert_allclose(np.reshape(data, dims), expected, rtol=2e-5, atol=2e-5)
     assert found[1]["runs"] == 3 and found[1]["weightsBytes"] > 60_000
+
+
+@needs_browser
+def test_steps_are_those_of_f64_and_go_on_from_a_file(browser: Browser) -> None:
+    reference, given = Reference(), batches(6)
+    lists = [[b["x"].reshape(-1).tolist(), b["target"].tolist()] for b in given]
+    first, again, kept, refused = script(browser, f"""
+        const [model, other] = [await m.load("/steps"), await m.load("/steps")];
+        const m2 = await (await import("/digits/model.js")).load("/digits");
+        const found = [], again = [];
+        const batches = {json.dumps(lists)}.map(
+            ([x, y]) => ({{ x: new Float32Array(x), target: BigInt64Array.from(y, BigInt) }}));
+        for (const batch of batches.slice(0, 3)) found.push((await model.step(batch)).loss.data[0]);
+        const file = await model.states.save();
+        const before = await model.states.read("conv.weight");
+        await model.profile(batches[0], 1);
+        const after = await model.states.read("conv.weight");
+        await other.states.load(file);
+        for (const batch of batches.slice(3)) {{
+            found.push((await model.step(batch)).loss.data[0]);
+            again.push((await other.step(batch)).loss.data[0]);
+        }}
+        const damaged = file.slice();
+        damaged[file.length - 1] ^= 1;
+        return [found, again, before.every((w, k) => w === after[k]), await Promise.all([
+            model.run(batches[0]), m2.step({{}}), model.states.read("none"),
+            model.states.write("conv.bias", new Float32Array(3)), model.states.load(damaged),
+            model.states.load(file.slice(8)), model.states.load(file.slice(0, -4)),
+        ].map((work) => work.then(() => "", String)))];""", "steps")  # fmt: skip
+    for k, (loss, batch) in enumerate(zip(first, given, strict=True)):
+        # each step is some hundred roundings of f32, of 6e-8 each, and begins with the errors of those before
+        assert loss == pytest.approx(reference.step(**batch), rel=1e-5 * (k + 1), abs=1e-6 * (k + 1)), k
+    assert again == first[3:] and kept
+    says = ("call step", "call run", 'no state "none"', "Float32Array of 4", "damaged", "not of this model", "expected")
+    assert all(text in fault for text, fault in zip(says, refused, strict=True)), refused
 
 
 @needs_browser

@@ -18,7 +18,7 @@ from ..base.manifest import Manifest, TensorSpec
 from ..expr import as_expr, as_int, to_text
 from ..targets.base import SUBGROUPS, HostFiles, environment
 from .browser_sizes import javascript
-from .host import Condition, HostProgram, Launch, Size, check_program, sizes_of
+from .host import Condition, HostProgram, Launch, Move, Size, check_program, sizes_of
 from .host_source import EQUATION
 from .package import BROWSER
 from .sizes import Part, Sizes
@@ -108,6 +108,11 @@ class FormView:
         """What has to be equal, as JavaScript: of each how a message says it, and both sides."""
         return ", ".join(f"[{self._equation(c)}, {self.texts((c.left, c.right))}]" for c in self.p.conditions)
 
+    def move(self, move: Move) -> str:
+        """A copy at the end of a step, as JavaScript: from where, to which place of the states, and bytes."""
+        source = f'["{move.source.space}", {move.source.index}, {self.text(move.source.offset)}]'
+        return f"[{source}, {self.text(move.target.offset)}, {move.bytes}]"
+
     def bindings(self, step: Launch) -> str:
         """What a launch binds, as JavaScript: of each its space, number, offset and bytes."""
         given = zip(step.buffers, step.spans, strict=True)
@@ -163,6 +168,17 @@ class BrowserView:
         """Where the symbols are read, and their bounds, as JavaScript."""
         fields = ("input", "dim", "min", "max", "kind")
         return literal([{name: getattr(s, name) for name in fields} for s in self.p.symbols])
+
+    @property
+    def states(self) -> str:
+        """What a model that trains keeps, as JavaScript."""
+        fields = ("name", "dtype", "dims", "offset", "bytes", "first", "trained")
+        return literal([{name: getattr(s, name) for name in fields} for s in self.p.states])
+
+    @property
+    def state_header(self) -> str:
+        """What its files begin with, as JavaScript."""
+        return literal(self.p.state_header)
 
     @property
     def variants(self) -> str:

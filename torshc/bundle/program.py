@@ -443,7 +443,8 @@ def in_place(renewed: Mapping[Value, Value], placed: Sequence[Placed], faults: C
     """The new states that kernels may write where the old ones lie.
 
     Nothing may read an old state any more when its new one is written, but the very kernel that writes it, and that
-    only where each element is read at the point that stores the same element. Nor may a run be refused afterwards.
+    only where each element is read at the point that stores the same element, and where arguments may overlap. Nor may
+    a run be refused afterwards.
 
     Args:
         renewed: each new state's value, with the old one.
@@ -464,7 +465,7 @@ def in_place(renewed: Mapping[Value, Value], placed: Sequence[Placed], faults: C
             continue
         last = max(readers.get(old, [-1]))
         kernel = placed[at[0]].kernel
-        pairs = [*_elementwise_pairs(kernel, whole=True), appended(kernel)]
+        pairs = [] if placed[at[0]].explicit_bindings else [*_elementwise_pairs(kernel, whole=True), appended(kernel)]
         if last < at[0] or (last == at[0] and (new, old) in pairs):
             found.add(new)
     return found

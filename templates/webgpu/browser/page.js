@@ -172,19 +172,20 @@ async function start() {
   $("inputs").append(...forms.map((form) => form.node));
   const inputs = () => Object.fromEntries(forms.map((form) => [form.name, form.value()]));
 
+  const call = (given) => (model.states ? model.step(given) : model.run(given));
   const run = guard(async () => {
     const given = inputs();
     say("Running ...");
-    const outputs = await model.run(given);
+    const outputs = await call(given);
     const times = [];
     const began = performance.now();
     do {
       const from = performance.now();
-      await model.run(given);
+      await call(given);
       times.push(performance.now() - from);
     } while (times.length < RUNS && performance.now() - began < PATIENCE);
     times.sort((a, b) => a - b);
-    $("latency").textContent = `a run: ${milliseconds(times[times.length >> 1])} (median of ${times.length})`;
+    $("latency").textContent = `a ${model.states ? "step" : "run"}: ${milliseconds(times[times.length >> 1])} (median of ${times.length})`;
     $("outputs").replaceChildren(...Object.entries(outputs).map(([key, tensor]) => showOutput(key, tensor)));
     say("Done.");
   });

@@ -112,11 +112,12 @@ class Plan {
       end += roundUp(out.bytes, 8);
     }
     this.staging = this.#buffer(end, MAP_READ | COPY_DST, "the outputs together");
-    this.arena = this.#buffer(sizeOf(at.arena), STORAGE, "the memory between kernels");
+    this.arena = this.#buffer(sizeOf(at.arena), STORAGE | COPY_SRC, "the memory between kernels");
     this.params = this.#buffer(ALIGN * at.steps.length, UNIFORM | COPY_DST, "the kernels' sizes");
     // What stands for tensors without elements; of weights apart, as these are only ever read.
     [this.noWeights, this.nothing] = [0, 1].map(() => this.#buffer(ALIGN * 64, STORAGE, "empty tensors"));
     this.steps = at.steps.map((step, k) => this.#launch(step, k)).filter((launch) => launch.blocks > 0);
+    this.moves = (at.moves ?? []).map(([from, to, bytes]) => this.#move(from, to, bytes));
   }
 
   #buffer(bytes, usage, what) {
@@ -146,11 +147,20 @@ class Plan {
   #range([space, index, offset, span], binding, who) {
     if (span === null) return null;
     const size = roundUp(sizeOf(span), 4);
-    const { weights, device } = this.#model;
+    const { device } = this.#model;
     if (size === 0) return { buffer: space === "weights" ? this.noWeights : this.nothing, offset: ALIGN * binding, size: 4 };
     needLimit(device, "maxStorageBufferBindingSize", size, `buffer ${binding} of ${who}`);
-    const buffer = { weights, arena: this.arena }[space] ?? this[space][index].buffer;
-    return { buffer, offset: sizeOf(offset), size };
+    return { buffer: this.#memory(space, index), offset: sizeOf(offset), size };
+  }
+
+  #memory(space, index) {
+    const { weights, states } = this.#model;
+    return { weights, arena: this.arena, state: states?.buffer }[space] ?? this[space][index].buffer;
+  }
+
+  /** The arguments of a copy at the end of a step. */
+  #move([space, index, offset], target, bytes) {
+    return [this.#memory(space, index), sizeOf(offset), this.#model.states.buffer, target, roundUp(bytes, 4)];
   }
 
   /** The number of blocks and the sizes that a kernel is given. */
@@ -178,19 +188,35 @@ export class Model {
   inputs = program.inputs;
   outputs = program.outputs;
 
-  constructor(device, pipelines, weights) {
+  /** Of a model that trains: what it keeps from step to step; null for others. */
+  states = null;
+
+  constructor(device, pipelines, weights, file) {
     Object.assign(this, { program, device, pipelines, weights });
+    if (program.states) this.states = new States(device, file, (work) => this.#after(work));
     device.lost.then((info) => (this.#lost = info.message || info.reason || "no reason was given"));
   }
 
   /** Runs the model; calls that overlap wait for each other. */
   run(inputs, options = {}) {
-    return this.#after(() => this.#run(inputs, options));
+    return this.#after(async () => {
+      if (this.states) fail("input", "the model trains: call step, or load one that was compiled without --train");
+      return this.#run(inputs, options);
+    });
   }
 
-  /** Milliseconds of each launch, measured one after the other; short ones several times. */
+  /** A step of training: gives the loss and changes the weights. */
+  step(inputs, options = {}) {
+    return this.#after(async () => {
+      if (!this.states) fail("input", "the model does not train: call run, or compile it with --train");
+      return this.#run(inputs, options);
+    });
+  }
+
+  /** Milliseconds of each launch, measured one after the other; short ones several times. States stay as they are. */
   profile(inputs, repeats = 8) {
     return this.#after(async () => {
+      const kept = await this.states?.download();
       await this.#run(inputs, {});
       const found = [];
       for (const step of this.#plan(this.#read(inputs)).steps) {
@@ -198,6 +224,7 @@ export class Model {
         const milliseconds = once > LONG ? once : (await this.#time(step, repeats)) / repeats;
         found.push({ step: step.number, kernel: step.kernel, milliseconds });
       }
+      this.states?.upload(kept);
       return found;
     });
   }
@@ -219,6 +246,7 @@ export class Model {
   destroy() {
     for (const plan of this.#plans.values()) plan.destroy();
     this.#plans.clear();
+    this.states?.destroy();
     this.weights?.destroy();
     this.weights = null;
   }
@@ -290,6 +318,7 @@ export class Model {
       const pass = encoder.beginComputePass();
       for (const step of plan.steps) this.#encode(pass, step);
       pass.end();
+      for (const move of plan.moves) encoder.copyBufferToBuffer(...move);
       const kept = plan.output.map((out) => this.#keep(encoder, gpu ? null : plan.staging, out));
       this.device.queue.submit([encoder.finish()]);
       return gpu ? kept : this.#download(plan);
@@ -360,5 +389,5 @@ export async function load(url, { device, onProgress } = {}) {
   const bytes = kept && (await fetchWeights(file, kept, (loaded) => progress("weights", loaded, kept.file)));
   const weights = kept && own.createBuffer({ size: kept.payload, usage: GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST });
   if (kept) own.queue.writeBuffer(weights, 0, bytes, 0, kept.payload);
-  return new Model(own, await pipelines, weights);
+  return new Model(own, await pipelines, weights, bytes);
 }

@@ -12,7 +12,7 @@ export const ARRAYS = {
 };
 const ALSO = { f16: globalThis.Float16Array ? [Float16Array] : [], u8: [Uint8ClampedArray] };
 
-/** What went wrong: `code` is "no-webgpu", "no-adapter", "limit", "input", "weights", "lost" or "gpu". */
+/** What went wrong: `code` is "no-webgpu", "no-adapter", "limit", "input", "weights", "state", "lost" or "gpu". */
 export class ModelError extends Error {
   constructor(code, message) {
     super(message);

@@ -18,6 +18,7 @@ from onnx import helper
 import torshc
 from tests.support import compilers
 from tests.targets.gpu.webgpu.test_target import F32, model, opened
+from tests.training.networks import ADAM, Reference, batches, convolutional, write_step
 from torshc.base.errors import BundleError, RunError
 from torshc.base.resources import find_template
 from torshc.base.webgpu import NAMED, find_library
@@ -231,3 +232,19 @@ def test_rows_of_a_library_that_was_built_from_its_sources(kind: str, tmp_path: 
     with torshc.load(tmp_path / "s.tsc") as softmax:
         found = softmax.run({"x": np.zeros((3, 1030), np.float32)})["y"]
     np.testing.assert_allclose(found, np.full((3, 1030), 1 / 1030), rtol=1e-5)
+
+
+def test_steps_are_those_of_f64_and_states_are_files(tmp_path: Path) -> None:
+    trained = opened(convolutional(batch=8), tmp_path, train=write_step(tmp_path, ADAM))
+    reference, given = Reference(), batches(4)
+    for k, batch in enumerate(given):
+        if k == 2:
+            trained.save_state(tmp_path / "s.safetensors")
+        loss = float(trained.step(batch)["loss"])
+        # each step is some hundred roundings of f32, of 6e-8 each, and begins with the errors of those before
+        assert loss == pytest.approx(reference.step(**batch), rel=1e-5 * (k + 1), abs=1e-6 * (k + 1)), k
+    after = trained.state_dict()
+    trained.load_state(tmp_path / "s.safetensors")
+    for batch in given[2:]:
+        trained.step(batch)
+    assert all(np.array_equal(after[name], state) for name, state in trained.state_dict().items())

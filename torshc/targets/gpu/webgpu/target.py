@@ -55,6 +55,7 @@ class WebGpuTarget(GridTarget):
     device = 15
     guards = False  # a page chooses a form by sizes
     toolchain = WebGpuToolchain()
+    options = frozenset({"mcpu", "train"})
     search = ("webgpu", "gpu", "c")
     preludes = ()
     host = replace(
