@@ -48,7 +48,7 @@ help: ## this list
 demo: $(call stamp,peer) ## compile the sample model, explain it, run it, measure it
 	@$(py) samples/demo.py
 
-demo-web: $(call stamp,run) ## draw a digit in the browser: compiles the sample model for WebGPU, serves it, prints the address
+demo-web: $(call stamp,run) ## digits in the browser, drawn and learned: compiles for WebGPU, serves the pages, prints the address
 	@$(py) samples/demo_web.py
 
 browser: $(call stamp,test) ## MODELS="a.onnx b.onnx": run in a headless Chromium against ONNX Runtime; ARGS=--peer FOLDER
