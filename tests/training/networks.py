@@ -166,6 +166,7 @@ class Steps:
         self.graph: Graph = load_graph(source, shapes, {})
         make_training_graph(self.graph, read_training(step))
         self.states: dict[str, Array] = {}
+        self.results: dict[str, Array] = {}  # of the last step
         for state, held, _ in self.graph.updates:
             dims = held.type.static_shape
             assert dims is not None
@@ -176,6 +177,8 @@ class Steps:
         """The loss; the states change."""
         given = {v: inputs[v.name] for v in self.graph.given}
         given |= {v: self.states[s.name] for s, v, _ in self.graph.updates}
-        loss, *rest = run_graph(self.graph, given)
-        self.states = {s.name: new for s, new in zip(self.graph.states, rest, strict=False)}
-        return float(loss)
+        found = run_graph(self.graph, given)
+        returned = len(self.graph.returned)
+        self.results = dict(zip(self.graph.output_names, found[:returned], strict=False))
+        self.states = {s.name: new for s, new in zip(self.graph.states, found[returned:], strict=False)}
+        return float(found[0])

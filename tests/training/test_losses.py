@@ -56,6 +56,18 @@ def test_cross_entropy_is_of_logits(after: str, tmp_path: Path) -> None:
     assert steps(x=x, target=target) == pytest.approx(expected.mean(), rel=1e-12)
 
 
+@pytest.mark.parametrize("after", ["Softmax", "LogSoftmax", "Exp"])
+def test_kl_is_of_distributions(after: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    steps = Steps(affine(after=after), step_of(tmp_path, "kl"))
+    x, target = rng.standard_normal((4, 3)), np.array([[0.5, 0.5], [0, 1], [0.3, 0.7], [1, 0]])
+    z = x @ steps.states["w"] + steps.states["b"]
+    logs = z if after == "Exp" else z - np.log(np.exp(z).sum(1, keepdims=True))
+    expected = (np.where(target > 0, target * (np.log(np.maximum(target, 1e-9)) - logs), 0)).sum(1).mean()
+    assert steps(x=x, target=target) == pytest.approx(expected, rel=1e-12)
+    assert all(np.isfinite(s).all() for s in steps.states.values())
+
+
 def test_cross_entropy_of_places(tmp_path: Path) -> None:
     nodes = [helper.make_node("Mul", ["x", "w"], ["y"], "scale")]
     source = model(nodes, {"x": [2, 3, 4, 5]}, {"y": [2, 3, 4, 5]}, {"w": np.ones((3, 1, 1))}, np.float64)

@@ -283,3 +283,28 @@ def test_parts_of_a_batch_make_the_update_of_the_whole(more: str, tmp_path: Path
         for name in shown:
             np.testing.assert_allclose(parts.states[name], whole.states[name], rtol=1e-7, atol=1e-10, err_msg=name)
     assert not any(s.any() for n, s in parts.states.items() if n.startswith("torshc.gradient/"))
+
+
+def test_outputs_and_gradients_on_request(tmp_path: Path) -> None:
+    text = 'weights: "*"\nloss: mse\noutputs: y\ngradients: ["b", "w*"]\noptimizer: {sgd: {learning_rate: 0.5}}\n'
+    steps = Steps(affine(), write_step(tmp_path, text))
+    rng = np.random.default_rng(2)
+    x, target = rng.standard_normal((4, 3)), rng.standard_normal((4, 2))
+    before = dict(steps.states)
+    steps(x=x, target=target)
+    y = x @ before["w"] + before["b"]  # of the weights before the update
+    slope = (y - target) * 2 / y.size
+    assert [*steps.results] == ["loss", "y", "gradient/b", "gradient/w"]
+    for name, wanted in {"y": y, "gradient/b": slope.sum(0), "gradient/w": x.T @ slope}.items():
+        np.testing.assert_allclose(steps.results[name], wanted, rtol=1e-12, atol=1e-14)
+        if weight := name.partition("/")[2]:
+            np.testing.assert_allclose(steps.states[weight], before[weight] - 0.5 * wanted, rtol=1e-12)
+
+
+def test_outputs_and_gradients_that_are_not_there_are_told_with_their_lines(tmp_path: Path) -> None:
+    text = "weights: [w]\nloss: mse\noutputs: [z, v]\ngradients:\n  - b\noptimizer: {sgd: {learning_rate: 0.5}}\n"
+    with pytest.raises(ConfigError) as caught:
+        Steps(affine(), write_step(tmp_path, text))
+    assert "step.yaml:3: the model has no output 'z'" in str(caught.value) and "no output 'v'" in str(caught.value)
+    with pytest.raises(ConfigError, match=r"step\.yaml:5: no weight 'b' is trained"):
+        Steps(affine(), write_step(tmp_path, text.replace("outputs: [z, v]", "outputs: []")))

@@ -20,7 +20,14 @@ from torshc.ops.core.tensor import Tensor
 from torshc.ops.math.linalg import MatMul
 from torshc.workbench.verify_training import verify_training, widened
 
-STEP = "weights: '*'\nloss: cross_entropy\noptimizer: {adam: {learning_rate: 0.01}}\nclip_norm: 0.1\n"
+STEP = """\
+weights: '*'
+loss: cross_entropy
+optimizer: {adam: {learning_rate: 0.01}}
+clip_norm: 0.1
+outputs: y
+gradients: '*'
+"""
 
 
 @pytest.fixture

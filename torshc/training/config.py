@@ -23,6 +23,8 @@ from .optimizers import INPUT, OPTIMIZERS, Optimizer
 KEYS = (
     "weights",
     "loss",
+    "outputs",
+    "gradients",
     "optimizer",
     "weight_decay",
     "clip_norm",
@@ -33,7 +35,7 @@ KEYS = (
     "refuse_nan",
 )
 REQUIRED = ("weights", "loss", "optimizer")
-LOSSES = ("cross_entropy", "mse", "l1", "bce")
+LOSSES = ("cross_entropy", "mse", "l1", "bce", "kl")
 LOSS_KEYS = ("of", "target")
 BATCH, RUNNING = "batch", "running"
 SEED_MOST = 2**31 - 1
@@ -75,6 +77,8 @@ class Training:
     Attributes:
         weights: what is trained.
         loss, optimizer: as they say.
+        outputs: outputs of the model that a step gives too.
+        gradients: the trained weights whose gradients a step gives too.
         weight_decay: of every trained weight, as the optimizer takes it: L2 in the gradient, or decoupled.
         clip_norm: the largest norm of all gradients together; None for any.
         batch_norm: the statistics that batch normalisation uses: those of the batch, to which the running ones move, or
@@ -89,6 +93,8 @@ class Training:
     weights: tuple[Choice, ...]
     loss: Loss
     optimizer: Optimizer
+    outputs: tuple[Choice, ...] = ()
+    gradients: tuple[Choice, ...] = ()
     weight_decay: float = 0.0
     clip_norm: float | None = None
     batch_norm: str = BATCH
@@ -136,9 +142,14 @@ def _place(item: Item) -> str:
 
 
 def _weights(item: Item) -> tuple[Choice, ...]:
-    items = item.sequence() if isinstance(item.value, list) else [item]
-    if not items:
+    found = _choices(item)
+    if not found:
         raise item.error("no weights are named", 'name some, or all by "*"')
+    return found
+
+
+def _choices(item: Item) -> tuple[Choice, ...]:
+    items = item.sequence() if isinstance(item.value, list) else [item]
     return tuple(Choice(i.text(), _place(i)) for i in items)
 
 
@@ -194,6 +205,8 @@ def _batch_norm(item: Item) -> str:
 _READERS: Mapping[str, Any] = {
     "weights": _weights,
     "loss": _loss,
+    "outputs": _choices,
+    "gradients": _choices,
     "optimizer": _optimizer,
     "weight_decay": lambda item: item.number(0.0, MOST),
     "clip_norm": lambda item: item.number(1e-30, MOST),

@@ -1,7 +1,7 @@
 """Losses as formulas over tensors, each a mean as PyTorch's.
 
-The cross entropy of a softmax, and bce of a sigmoid, are computed from the values before it, which does not overflow
-or cancel.
+The cross entropy and kl of a softmax, and bce of a sigmoid, are computed from the values before it, which does not
+overflow or cancel.
 """
 
 from __future__ import annotations
@@ -58,6 +58,21 @@ def bce_of_logits(z: Tensor, target: Tensor) -> Tensor:
     return _mean(softplus(z) - z * target)
 
 
+def kl(logs: Tensor, target: Tensor) -> Tensor:
+    """The mean of sum(target (log target - logs)) over classes along axis 1, of logarithms of probabilities."""
+    return _mean(where(target > 0.0, target * (log(target) - logs), 0.0).sum(1, keep=False))
+
+
+def _logs(y: Tensor) -> Tensor:
+    """Logarithms of probabilities along axis 1: of a Softmax from what goes into it, and a LogSoftmax as it is."""
+    maker = y.value.producer
+    if maker is not None and maker.op.name == "LogSoftmax":
+        return y
+    if maker is not None and maker.op.name == "Softmax":
+        return log_softmax(Tensor(y.builder, maker.operands[0]), axis=1)
+    return maximum(log(y), LEAST_LOG)
+
+
 def _mean(x: Tensor) -> Tensor:
     return x.mean(range(x.rank), keep=False) if x.rank else x
 
@@ -79,18 +94,13 @@ def add_loss(builder: Builder, loss: Loss) -> tuple[Value, Value | None]:
         return as_shape(Tensor(builder, y), ()).value, None
     maker = y.producer
     formula, dtype, shape = FORMULAS[loss.kind], y.dtype, y.shape
+    if loss.kind in ("cross_entropy", "kl"):
+        _require_classes(y, loss)
     if loss.kind == "cross_entropy":
-        if y.type.rank < 2:
-            remedy = "name an output of the form [batch, classes, ...]"
-            raise ConfigError(f"{loss.where}: cross_entropy of {y.name!r}, which is {y.type!r}", remedy)
-        if maker is not None and maker.op.name == "Softmax":
-            if axis_of(maker.op.attributes()["axis"], y.type.rank) != 1:
-                remedy = "name an output whose classes are axis 1"
-                raise ConfigError(
-                    f"{loss.where}: cross_entropy of {maker.describe()}, which is not along axis 1", remedy
-                )
-            y = maker.operands[0]
+        y = maker.operands[0] if maker is not None and maker.op.name == "Softmax" else y
         dtype, shape = I64, (shape[0], *shape[2:])
+    elif loss.kind == "kl":
+        y = _logs(Tensor(builder, y)).value
     elif loss.kind == "bce" and maker is not None and maker.op.name == "Sigmoid":
         formula, y = bce_of_logits, maker.operands[0]
     if loss.target in {v.name for v in graph.inputs}:
@@ -98,6 +108,23 @@ def add_loss(builder: Builder, loss: Loss) -> tuple[Value, Value | None]:
         raise ConfigError(f"{loss.where}: the model has an input {loss.target!r} already", remedy)
     target = graph.new_value(TensorType(dtype, shape), loss.target)
     return formula(Tensor(builder, y), Tensor(builder, target)).value, target
+
+
+def _require_classes(y: Value, loss: Loss) -> None:
+    """Refuse an output without classes along axis 1.
+
+    Raises:
+        ConfigError: it is one.
+    """
+    if y.type.rank < 2:
+        remedy = "name an output of the form [batch, classes, ...]"
+        raise ConfigError(f"{loss.where}: {loss.kind} of {y.name!r}, which is {y.type!r}", remedy)
+    maker = y.producer
+    if maker is None or maker.op.name not in ("Softmax", "LogSoftmax"):
+        return
+    if axis_of(maker.op.attributes()["axis"], y.type.rank) != 1:
+        remedy = "name an output whose classes are axis 1"
+        raise ConfigError(f"{loss.where}: {loss.kind} of {maker.describe()}, which is not along axis 1", remedy)
 
 
 def _output(graph: Graph, loss: Loss) -> Value:
@@ -115,5 +142,5 @@ def _output(graph: Graph, loss: Loss) -> Value:
 
 
 FORMULAS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "cross_entropy": cross_entropy, "mse": mse, "l1": l1, "bce": bce,
+    "cross_entropy": cross_entropy, "mse": mse, "l1": l1, "bce": bce, "kl": kl,
 }  # fmt: skip

@@ -30,6 +30,7 @@ from .order import bring_forward
 STEP, PART, SEED_STATE, SUM = (f"{OWN}{name}" for name in ("step", "micro_step", "seed", "gradient"))
 _STATISTICS = {"BatchNormalization": (3, 4), "BatchNormalizationTraining": (3, 4)}  # operands that no step trains
 Held = tuple[Value, Value]  # what holds a state, and what takes its place
+_LOSS = "loss"  # what a step calls its loss
 _SHOWN = 12  # names in a message
 
 
@@ -37,8 +38,9 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     """Make the graph of a model, which has its weights by name, that of a training step.
 
     Its inputs are the model's, what the loss compares with, and the learning rate and the seed if these are inputs; its
-    output is the loss. The weights that are trained become states, as do the statistics that batches move, the number
-    of updates, the seed of what steps draw, and what the optimizer keeps of each weight.
+    outputs are the loss, and the model's outputs and the gradients that the step asks for. The weights that are trained
+    become states, as do the statistics that batches move, the number of updates, the seed of what steps draw, and what
+    the optimizer keeps of each weight.
 
     Raises:
         ConfigError: a weight or an output is not there, or cannot be trained or made a loss of.
@@ -49,8 +51,9 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     builder = Builder(graph)
     loss, target = add_loss(builder, training.loss)
     chosen = choose_weights(graph, training.weights, loss)
+    asked = _choose_outputs(graph, training)
     mode = Mode(graph, training)
-    held, loss = _as_inputs(graph, chosen, loss, mode)
+    held, (loss, *given) = _as_inputs(graph, chosen, [loss, *asked.values()], mode)
     rate = _add_number_input(graph, training, RATE, F32) if training.optimizer.learning_rate == INPUT else None
     seed = _add_number_input(graph, training, SEED, I64) if mode.draws and training.seed is None else None
     if training.refuse_nan:
@@ -62,13 +65,16 @@ def make_training_graph(graph: Graph, training: Training) -> None:
         for number in (by, *(old for old, _ in at.pairs.values())):
             salt(graph.nodes, number)
         pairs |= {SEED_STATE: (by, by)} if seed is None else {}
-    weights, kept = _updates(builder, training, held, loss, rate, at)
+    found = _gradients(builder, held, loss)
+    slopes = _choose_gradients(training, dict(zip(held, found, strict=True)))
+    weights, kept = _updates(builder, training, held, found, rate, at)
     pairs |= weights | mode.running | kept
     first = {name: graph.weights[name] for name in pairs if name in graph.weights}
     if training.seed:
         first[SEED_STATE] = builder.constant(np.array(training.seed))
     graph.declare_inputs([*graph.inputs, *filter(None, (target, rate, seed)), *(old for old, _ in pairs.values())])
-    graph.declare_outputs([loss, *(new for _, new in pairs.values())], ["loss", *pairs])
+    results = {_LOSS: loss} | dict(zip(asked, given, strict=True)) | slopes
+    graph.declare_outputs([*results.values(), *(new for _, new in pairs.values())], [*results, *pairs])
     graph.declare_states(State(name, first.get(name), name in weights) for name in pairs)
 
 
@@ -200,9 +206,47 @@ def _behind(loss: Value, floats: bool = True) -> set[Value]:
     return found
 
 
-def _as_inputs(graph: Graph, chosen: Mapping[str, Value], loss: Value, mode: Mode) -> tuple[dict[str, Value], Value]:
-    """New values without contents in place of weights, by name, and the loss that they lead to in training."""
-    reached = {v.producer for v in _behind(loss, floats=False)}
+def _choose_outputs(graph: Graph, training: Training) -> dict[str, Value]:
+    """The outputs of the model that a step gives too, by name.
+
+    Raises:
+        ConfigError: with all that the model does not have, each with its line.
+    """
+    known, problems = dict(zip(graph.output_names, graph.results, strict=False)), Problems()
+    for choice in training.outputs:
+        with problems.gather():
+            if choice.text not in known:
+                hint, names = did_you_mean(choice.text, [*known]), ", ".join(map(repr, known))
+                raise ConfigError(f"{choice.where}: the model has no output {choice.text!r}{hint}", f"it has {names}")
+            if choice.text == _LOSS:
+                raise ConfigError(f"{choice.where}: a step gives its own loss as {_LOSS!r}", "leave it out")
+    problems.settle()
+    return {choice.text: known[choice.text] for choice in training.outputs}
+
+
+def _choose_gradients(training: Training, found: Mapping[str, Tensor]) -> dict[str, Value]:
+    """The gradients that a step gives, by the names of its outputs.
+
+    Raises:
+        ConfigError: with all names that are of no trained weight, each with its line.
+    """
+    chosen, problems = dict[str, Value](), Problems()
+    for choice in training.gradients:
+        names = [choice.text] if choice.text in found else [n for n in found if fnmatchcase(n, choice.text)]
+        with problems.gather():
+            if not names:
+                hint = did_you_mean(choice.text, [*found])
+                raise ConfigError(f"{choice.where}: no weight {choice.text!r} is trained{hint}", "name one that is")
+        chosen |= {f"gradient/{name}": found[name].value for name in names}
+    problems.settle()
+    return chosen
+
+
+def _as_inputs(
+    graph: Graph, chosen: Mapping[str, Value], roots: Sequence[Value], mode: Mode
+) -> tuple[dict[str, Value], list[Value]]:
+    """New values without contents in place of weights, by name, and what `roots` are in training then."""
+    reached = {v.producer for root in roots for v in _behind(root, floats=False)}
     rewriter = Rewriter(graph, "training")
     held = {name: graph.new_value(v.type, name) for name, v in chosen.items()}
     for name, v in chosen.items():
@@ -216,7 +260,7 @@ def _as_inputs(graph: Graph, chosen: Mapping[str, Value], loss: Value, mode: Mod
             rewriter.replace(old, new)
     mode.settle()
     rewriter.finish()
-    return held, rewriter.newest.get(loss, loss)
+    return held, [rewriter.newest.get(v, v) for v in roots]
 
 
 def _add_number_input(graph: Graph, training: Training, name: str, dtype: DType) -> Value:
@@ -227,17 +271,30 @@ def _add_number_input(graph: Graph, training: Training, name: str, dtype: DType)
     return graph.new_value(TensorType(dtype, ()), name)
 
 
-def _updates(
-    builder: Builder, training: Training, held: Mapping[str, Value], loss: Value, rate: Value | None, count: _Count
-) -> tuple[dict[str, Held], dict[str, Held]]:
-    """The weights, and what is kept of them: by the optimizer, and the sums of gradients between two updates."""
-    optimizer, graph = training.optimizer, builder.graph
+def _gradients(builder: Builder, held: Mapping[str, Value], loss: Value) -> list[Tensor]:
+    """The gradient of each weight."""
     try:
-        found = [Tensor(builder, g) for g in gradients(builder, loss, [*held.values()])]
+        return [Tensor(builder, g) for g in gradients(builder, loss, [*held.values()])]
     except UnsupportedError as e:
         raise UnsupportedError(
             e.problems, "train only weights behind them, or compute the loss from a value before"
         ) from e
+
+
+def _updates(
+    builder: Builder,
+    training: Training,
+    held: Mapping[str, Value],
+    found: list[Tensor],
+    rate: Value | None,
+    count: _Count,
+) -> tuple[dict[str, Held], dict[str, Held]]:
+    """The weights, and what is kept of them: by the optimizer, and the sums of gradients between two updates.
+
+    Args:
+        found: the gradients.
+    """
+    optimizer, graph = training.optimizer, builder.graph
     first = len(graph.nodes)
     weights, kept, sums = dict[str, Held](), dict[str, Held](), dict[str, Held]()
     if count.last is not None:

@@ -65,8 +65,9 @@ def verify_training(
 
     assert options.train is not None
     step = read_training(options.train)
+    momentum = Momentum(learning_rate=1.0)
     plain = dataclasses.replace(
-        step, optimizer=Momentum(learning_rate=1.0), weight_decay=0.0, clip_norm=None, accumulate=1
+        step, optimizer=momentum, weight_decay=0.0, clip_norm=None, accumulate=1, outputs=(), gradients=()
     )
     with scratch_folder() as folder:
         compile_model(path, folder / "step.tsc", options, observer, training=plain)
