@@ -190,6 +190,13 @@ def test_a_function_written_in_numpy() -> None:
     assert all(float(row.split()[-1]) < 1e-3 for row in rows)
 
 
+def test_a_small_gpt_learns_from_a_text() -> None:
+    """Twelve steps; of 30 letters, the first guess costs as much as one at random, log(30) = 3.4 nats, and more."""
+    said = run(sys.executable, SAMPLES / "tiny_gpt.py", SAMPLES / "README.md", "12")
+    costs = [float(cost) for cost in re.findall(r"step .*: (\S+) nats", said)]
+    assert len(costs) == 12 and costs[0] > 3.4 and costs[-1] < costs[0] - 0.7
+
+
 def test_the_program_that_trains_learns_and_goes_on(tmp_path: Path) -> None:
     """Without warnings; a second run goes on where the first one stopped, and a bundle reads what was learned."""
     bundle, state, program = (tmp_path / n for n in ("training.tsc", "state.safetensors", "train"))

@@ -50,6 +50,7 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
     "running": (lambda x: (x.cumsum(), np.cumsum(x, axis=1)), (F,)),
     "shapes": (lambda x: (x.reshape(-1, 2), x.T, x.ravel(), x[None, :, 0], np.moveaxis(x, 0, 1)), (F,)),
     "run-time shapes": (lambda x: (x.reshape(x.shape[1], x.shape[0]), x.sum() / x.shape[0] / x.size), (F,)),
+    "slices to run-time sizes": (lambda x, y: (y[: x.shape[0]], y[x.shape[0] - 2 :, 1:]), (F, F.T.copy())),
     "slices": (lambda x: (x[1:, ::2], x[..., -1], x[::-1], x[:, 1:-1], x[2, 3], x[-2]), (F,)),
     "gathers": (lambda x, i: (x[i], np.take(x, i, axis=1), x[:, [0, 2]]), (F, np.array([2, 0, 1]))),
     "joining": (

@@ -277,7 +277,7 @@ def _pick_elements(t: Trace, x: Traced, keys: Sequence[Any]) -> Traced:
             out += 1
             continue
         if isinstance(k, slice):
-            if k != slice(None):
+            if not (k.start is k.stop is k.step is None):  # bounds may be traced sizes, which compare by elements
                 slices[axis] = k
             out += 1
         elif isinstance(k, Traced | np.ndarray | list):
