@@ -57,6 +57,20 @@ def test_after_the_import_files_are_not_needed(external: bool, happens: Callable
 
 
 @pytest.mark.parametrize("external", [False, True])
+def test_every_byte_is_read_once(external: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, read = product(tmp_path, external), 0
+
+    def count_bytes(stream: arrays.Stream, count: int) -> arrays.Array:
+        nonlocal read
+        read += count
+        return arrays.read_bytes(stream, count)
+
+    monkeypatch.setattr(contents, "read_bytes", count_bytes)
+    load_graph(path)
+    assert read == sum(file.stat().st_size for file in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("external", [False, True])
 def test_shortened_while_it_is_read(external: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = product(tmp_path, external)
     file = tmp_path / "w.bin" if external else path

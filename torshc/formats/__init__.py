@@ -51,7 +51,7 @@ def load_graph(
     refuse_foreign(data, None if isinstance(path, bytes) else Path(path))
     digest = hashlib.sha256(data).hexdigest()
     read = import_json if _is_json_graph(data) else import_model
-    graph = read(path, shapes, weights, loose, custom)
+    graph = read(path, shapes, weights, loose, custom, data)
     graph.file_sha256 = digest
     if not isinstance(path, bytes):
         graph.name = Path(path).stem  # exporters call every graph main_graph

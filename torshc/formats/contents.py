@@ -19,7 +19,7 @@ from ..base.errors import ModelError, resource_error
 from .model import COMPLETE, Misfit
 
 _REMEDY = "compile again when nothing writes to it any more"
-_AT_ONCE = 16 << 20  # bytes
+_AT_ONCE = 1 << 20  # bytes that are compared with a file: they stay in the cache
 Stamp = tuple[int, ...]  # tells files and their versions apart
 _HELD: WeakValueDictionary[tuple[int, ...], Array] = WeakValueDictionary()
 

@@ -35,6 +35,7 @@ def import_json(
     weights: Mapping[str, Array] | None = None,
     loose: frozenset[str] = frozenset(),
     custom: CustomOperators = NONE,
+    data: memoryview | None = None,
 ) -> Graph:
     """Import a JSON graph.
 
@@ -42,6 +43,7 @@ def import_json(
         path: a file, or the bytes of one; weights in files are looked for below its folder.
         shapes: dimensions that inputs are fixed to.
         weights, loose, custom: see :func:`torshc.formats.load_graph`.
+        data: the file's bytes, if they are at hand.
 
     Raises:
         ModelError: names the file and the place in it, such as ``nodes[3].inputs``, or the line of a syntax error.
@@ -51,8 +53,9 @@ def import_json(
     file = "the graph" if isinstance(path, bytes) else str(path)
     folder = None if isinstance(path, bytes) else Path(path).parent
     try:
-        text = path if isinstance(path, bytes) else bytes(read_file(Path(path)))
-        return build(read_json(parse(text), file, folder), shapes or {}, True, weights, loose, custom)
+        if data is None:
+            data = memoryview(path) if isinstance(path, bytes) else read_file(Path(path))
+        return build(read_json(parse(bytes(data)), file, folder), shapes or {}, True, weights, loose, custom)
     except Misfit as e:
         raise ModelError(f"{file}: {e.message}", e.remedy) from e
 

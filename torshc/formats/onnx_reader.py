@@ -32,8 +32,11 @@ from .onnx_wire import DEPTH, strip
 from .repeats import difference
 
 
-def read_model(path: str | Path | bytes) -> SourceModel:
+def read_model(path: str | Path | bytes, data: memoryview | None = None) -> SourceModel:
     """Read an ONNX model without looking at its operators.
+
+    Args:
+        data: the file's bytes, if they are at hand.
 
     Raises:
         ModelError: when it is no ONNX model, or is damaged.
@@ -41,7 +44,8 @@ def read_model(path: str | Path | bytes) -> SourceModel:
     file = "the model" if isinstance(path, bytes) else str(path)
     folder = None if isinstance(path, bytes) else Path(path).parent
     try:
-        data = memoryview(path) if isinstance(path, bytes) else read_file(Path(path))
+        if data is None:
+            data = memoryview(path) if isinstance(path, bytes) else read_file(Path(path))
         return _Reader(file, _binary(data), Folder(folder)).model()
     except Misfit as e:
         raise ModelError(f"{file}: {e.message}", e.remedy) from e

@@ -41,6 +41,33 @@ class Packed:
     dtype: DType | None = None
 
 
+def view_elements(
+    array: np.ndarray[Any, Any], start: int, shape: Sequence[int], steps: Sequence[int]
+) -> np.ndarray[Any, Any]:
+    """The elements start + i * steps[0] + j * steps[1] ... of an array, counted in C order, at [i, j, ...].
+
+    An array of another order, such as a transposed weight, is read where it lies, unless a step runs from one of its
+    dimensions into the next: then it is copied.
+
+    >>> weight = np.arange(6).reshape(2, 3).T  # of 3 rows, [[0, 3], [1, 4], [2, 5]]
+    >>> view_elements(weight, 1, [2, 2], [1, 2]).tolist()
+    [[3, 4], [1, 2]]
+    >>> view = view_elements(weight, 1, [3], [2])
+    >>> view.tolist(), np.shares_memory(view, weight)
+    ([3, 4, 5], True)
+    """
+    if not array.flags.c_contiguous and 0 not in shape and min(steps, default=0) >= 0:
+        moving = [step if extent > 1 else 0 for step, extent in zip(steps, shape, strict=True)]
+        first, *along = np.transpose(np.unravel_index([start, *moving], array.shape))
+        last = first + sum(step * (extent - 1) for step, extent in zip(along, shape, strict=True))
+        if (last < array.shape).all():
+            corner = array[tuple(slice(at, at + 1) for at in first)]
+            strides = [int(step @ np.array(array.strides)) for step in along]
+            return np.lib.stride_tricks.as_strided(corner, shape, strides, writeable=False)
+    flat = np.ascontiguousarray(array).reshape(-1)[start:]
+    return np.lib.stride_tricks.as_strided(flat, shape, [step * flat.itemsize for step in steps], writeable=False)
+
+
 @dataclass(frozen=True)
 class Temporary:
     """Memory that one kernel writes for another of the same group (a packed operand)."""

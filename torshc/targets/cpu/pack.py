@@ -14,7 +14,7 @@ from ...expr import I8, I32, DType, Expr, as_int, const, product
 from ...expr.affine import strides_along
 from ...graph import Value
 from ...kernels.axes import join_axes
-from ...kernels.base import AT_ONCE, Kernel, Packed, Temporary
+from ...kernels.base import AT_ONCE, Kernel, Packed, Temporary, view_elements
 from ...kernels.heavy import Strided, add_buffer, plain, row_major, strided_operand, temporary
 from ...kernels.nest import Buffers
 from ...plan.storage import Storage
@@ -170,8 +170,7 @@ def pack_constant(element: Expr, batch: Sequence[Expr], k: Expr, n: Expr, tile: 
     strides = [s for s in (*(s for _, s in kept), *steps[len(batch) :]) if s is not None]
 
     def make(array: Array) -> Iterator[Array]:
-        flat = np.ascontiguousarray(array).reshape(-1)[start:]
-        view = np.lib.stride_tricks.as_strided(flat, shape, [s * flat.itemsize for s in strides], writeable=False)
+        view = view_elements(array, start, shape, strides)
         width = tile.columns * max(1, AT_ONCE // (shape[-2] * tile.columns + 1))
         for which in np.ndindex(*shape[:-2]):
             for column in range(0, shape[-1], width):

@@ -12,7 +12,7 @@ import numpy as np
 from ...expr import BF16, F16, F32, DType, Expr, as_int, const, product, select, walk
 from ...expr.affine import aligned, contains, divisor_of, rises, strides_along
 from ...graph import Value
-from ...kernels.base import AT_ONCE, Buffer, Kernel, Operand, Packed, Store, Temporary
+from ...kernels.base import AT_ONCE, Buffer, Kernel, Operand, Packed, Store, Temporary, view_elements
 from ...kernels.heavy import is_finite, row_major
 from ...kernels.nest import Buffers, MapKernel
 from ...plan.group import Group
@@ -217,10 +217,9 @@ def pack(source: Value, offset: Expr, order: Sequence[Expr]) -> tuple[Packed, Ex
     at_once = max(1, AT_ONCE // width)
 
     def make(array: Array) -> Iterator[Array]:
-        flat = np.ascontiguousarray(array).reshape(-1)[start:]
         if source.dtype.is_storage:
-            flat = flat.view(f"u{source.dtype.size}")
-        view = np.lib.stride_tricks.as_strided(flat, known, [s * flat.itemsize for s in steps], writeable=False)
+            array = array.view(f"u{source.dtype.size}")
+        view = view_elements(array, start, known, steps)
         matrices = view.reshape(1, -1) if view.ndim == 1 else view
         for which in np.ndindex(*matrices.shape[:-2]):
             for row in range(0, matrices.shape[-2], at_once):
