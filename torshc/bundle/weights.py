@@ -124,7 +124,7 @@ class _Chunks:
 
     def __init__(self, file: Any, digest: Any) -> None:
         self._file, self._digest = file, digest
-        self._chunk, self._used = memoryview(bytearray(_CHUNK)), 0
+        self._chunk, self._used = np.empty(_CHUNK, np.uint8).data, 0  # pages that nothing reaches are none
 
     def write(self, data: memoryview) -> None:
         self._digest.update(data)

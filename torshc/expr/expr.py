@@ -250,9 +250,11 @@ def walk(*roots: Expr) -> Iterator[Expr]:
             yield node
         elif node not in seen:
             seen.add(node)
+            if not node.args or node.op == "axis":
+                yield node
+                continue
             stack.append((node, True))
-            if node.op != "axis":
-                stack.extend((a, False) for a in reversed(node.args) if a not in seen)
+            stack += [(a, False) for a in reversed(node.args) if a not in seen]
 
 
 def walk_new(root: Expr, known: Container[Expr]) -> Iterator[Expr]:

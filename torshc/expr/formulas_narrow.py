@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 
 from .dtype import (
@@ -184,6 +184,7 @@ def _rows() -> Iterator[tuple[str, Callable[[Language], Expr]]]:
 CONVERSIONS: dict[str, Callable[[Language], Expr]] = dict(_rows())
 
 
+@cache
 def conversions_of(op: str) -> tuple[str, ...]:
     """The conversions, one after the other, that a function named after a type of storage is; none for others."""
     if op in CONVERSIONS:

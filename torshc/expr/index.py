@@ -83,9 +83,10 @@ def from_poly(p: Poly) -> Expr:
     """The expression of a polynomial: terms in a fixed order, the constant last."""
     _rejoin(p)
     terms = []
-    for atoms, c in sorted(p.items(), key=lambda kv: (not kv[0], [_order(a) for a in kv[0]])):
-        if c == 0:
-            continue
+    rows = [(atoms, c) for atoms, c in p.items() if c]
+    if len(rows) > 1:
+        rows.sort(key=lambda row: (not row[0], [_order(a) for a in row[0]]))
+    for atoms, c in rows:
         if not atoms:
             terms.append(const(c))
         elif c == 1 and len(atoms) == 1:
@@ -99,7 +100,7 @@ def from_poly(p: Poly) -> Expr:
 
 def _rejoin(p: Poly) -> None:
     """x // k * k + x % k is x, whatever else the sum holds."""
-    for atoms in [a for a in p if any(x.op == "mod" for x in a)]:
+    for atoms in dict.fromkeys([terms for terms in p for x in terms if x.op == "mod"]):
         c = p.get(atoms, 0)
         m = next(x for x in atoms if x.op == "mod")
         rest = list(atoms)
@@ -116,12 +117,16 @@ def _rejoin(p: Poly) -> None:
             continue
         del p[atoms], p[other]
         for xa, xc in poly_of(x).items():
-            key = tuple(sorted((*rest, *xa), key=_order))
+            key = _sort_atoms((*rest, *xa))
             p[key] = p.get(key, 0) + c * xc
 
 
 def _monomial(atoms: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
-    return None if any(a.op in ("add", "mul", "const") for a in atoms) else tuple(sorted(atoms, key=_order))
+    return None if any(a.op in ("add", "mul", "const") for a in atoms) else _sort_atoms(atoms)
+
+
+def _sort_atoms(atoms: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    return atoms if len(atoms) < 2 else tuple(sorted(atoms, key=_order))
 
 
 _TERMS = 32  # of a product of sums, and factors of each; shape arithmetic has a handful
@@ -145,7 +150,10 @@ def wrapped(e: Expr) -> Expr:
 
 
 def subtract(a: Expr, b: Expr) -> Expr:
-    return add(a, mul(const(-1), b))
+    p = dict(poly_of(a))
+    for k, c in poly_of(b).items():
+        p[k] = p.get(k, 0) - c
+    return from_poly(p)
 
 
 def mul(a: Expr, b: Expr) -> Expr:
@@ -155,7 +163,7 @@ def mul(a: Expr, b: Expr) -> Expr:
         return make("mul", tuple(sorted((a, b), key=_order)), I64)  # as it stands: expanded, each product doubles it
     for ka, ca in left.items():
         for kb, cb in right.items():
-            key = tuple(sorted((*ka, *kb), key=_order))
+            key = _sort_atoms(ka + kb)
             p[key] = p.get(key, 0) + ca * cb
     return from_poly(p)
 

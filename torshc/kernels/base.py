@@ -229,10 +229,14 @@ def text_fields(kernel: Kernel) -> list[str]:
 
 def expressions_in(item: object) -> list[Expr]:
     """The expressions in fields and lists of something, not those inside expressions."""
-    if isinstance(item, Expr):
-        return [item]
-    if isinstance(item, (list, tuple)):
-        return [e for x in item for e in expressions_in(x)]
-    if hasattr(item, "__dataclass_fields__"):
-        return [e for name in item.__dataclass_fields__ for e in expressions_in(getattr(item, name))]
-    return []
+    found: list[Expr] = []
+    pending = [item]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, Expr):
+            found.append(item)
+        elif isinstance(item, (list, tuple)):
+            pending += reversed(item)
+        elif hasattr(item, "__dataclass_fields__"):
+            pending += [getattr(item, name) for name in reversed(item.__dataclass_fields__)]
+    return found
