@@ -24,8 +24,12 @@
 #define T_FMA_f32(a, b, c) fmaf(a, b, c)
 #define T_FMA_f64(a, b, c) fma(a, b, c)
 
-/* Stores four words in memory of the device at once. */
-T_FN void t_store_words_(uint32_t *to, const uint32_t *words) {
+/* Store two or four words in memory of the device at once. */
+T_FN void t_store_words_(uint32_t *to, const uint32_t (&words)[2]) {
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(to)), "r"(words[0]), "r"(words[1])
+                 : "memory");
+}
+T_FN void t_store_words_(uint32_t *to, const uint32_t (&words)[4]) {
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(words[0]), "r"(words[1]),
                  "r"(words[2]), "r"(words[3])
                  : "memory");

@@ -12,14 +12,14 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) t_packet {
     T at[N];
 };
 
-/* Eight halves are stored as a whole: compilers take them apart, and do not always find that they may be stored so. */
+/* Halves are stored as a whole: compilers take them apart, and do not always find that they may be stored so. */
 #ifdef T_STORE_WORDS
 template <typename T, int N>
 T_FN void t_store_packet(t_packet<T, N> *to, const t_packet<T, N> &packet) {
-    if constexpr (sizeof(T) != 2 || N != 8) {
+    if constexpr (sizeof(T) != 2) {
         *to = packet;
     } else {
-        uint32_t words[4];
+        uint32_t words[N / 2];
         memcpy(words, &packet, sizeof words);
         T_STORE_WORDS((uint32_t *)to, words);
     }
