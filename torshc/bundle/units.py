@@ -8,13 +8,17 @@ the cache has most units of a library of which a kernel has changed.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 _FEW = 16  # kernels that are compiled alone: processors do that side by side
-_LEAST = 8  # units of kernels that begin alike
-_TOGETHER = 16  # kernels of a unit at most, on average; their number is a power of two, so that it seldom changes
+_LEAST = 4  # kernels of a unit at the least, on average, where there are fewer units than `_UNITS`
+_UNITS = 16  # at the least where there are kernels enough, for processors that compile side by side
+_TOGETHER = (
+    16  # kernels of a unit at most, on average; the number of units is a power of two, so that it seldom changes
+)
 
 
 def make_units(
@@ -32,18 +36,18 @@ def make_units(
     joined = {n: o for n, t in sources.items() if n not in apart for o in openings if t.startswith(o)}
     if len(joined) <= _FEW:
         return {}
-    parts = {o: _power_of_two(n / _TOGETHER) for o, n in Counter(joined.values()).items()}
+    total = len(joined)
+    units = max(total / _TOGETHER, min(_UNITS, total / _LEAST))
+    parts = {o: _power_of_two(units * n / total) for o, n in Counter(joined.values()).items()}
     for name, opening in sorted(joined.items()):
         digest = hashlib.sha256(name.encode()).digest()
         found[opening, tuple(flags[name]), int.from_bytes(digest[:4], "big") % parts[opening]].append(name)
     return {_name(names, sources): tuple(names) for names in found.values() if len(names) > 1}
 
 
-def _power_of_two(least: float) -> int:
-    parts = _LEAST
-    while parts < least:
-        parts *= 2
-    return parts
+def _power_of_two(about: float) -> int:
+    """The power of two that is nearest to a number, by their ratio; 1 for less."""
+    return 2 ** max(0, round(math.log2(about)))
 
 
 def _name(names: Sequence[str], sources: Mapping[str, str]) -> str:
