@@ -43,9 +43,14 @@ LONG_PIECE = 2048  # terms of these at the least
 JOIN_PIECE = 100.0  # clocks more in which a cluster joins its pieces, for each of them
 ROOM = {2: 132, 3: 117, 4: 120, 6: 102, 8: 120}  # blocks of clusters of this size that an H100 has at a time
 LINE_SUM_BYTES = 750.0  # as GROUP_SUM_BYTES where there is one line of tiles, which waits for the weights' bytes
-NEAR = 1.05  # times the best that one of the choices for ranges of sizes takes, about, by the estimate
+# Times the best that one of the choices for ranges of sizes takes, about, by the estimate: of usual numbers of rows and
+# of images, which count as several others. Each kernel more has to be compiled.
+NEAR_USUAL, USUAL = 1.02, 8.0
+USUAL_ROWS, USUAL_IMAGES = (128, 512, 1024, 4096, 8192), (1, 8, 32)
+NEAR_ROWS = 1.06  # of other numbers of rows
+NEAR_POWER, NEAR_IMAGES = 1.1, 1.25  # of other powers of two of images, and of others
 SAME = 1.01  # times the best of these choices that one takes which goes on for a range
-MOST = 6  # choices for all ranges, as each is a kernel to compile
+MOST = 8  # choices for all ranges, as each is a kernel to compile
 FAR = 2.0  # times the best from which on it does not matter how much slower a choice is
 # Multiples of a size's unit at which choices are compared: tiles begin at multiples of 16, 64 and 128, and from some
 # thousands on differ little.
@@ -53,7 +58,6 @@ _SAMPLES = (
     *range(1, 17), *range(20, 32, 4), *range(32, 128, 16), *range(128, 1024, 64), *range(1024, 4096, 256),
     *range(4096, 16384, 1024), *range(16384, 65537, 8192),
 )  # fmt: skip
-_USUAL = 16  # times as much as others one image counts, as most runs have no more
 _FARTHEST, _IMAGES = 65536, 64  # the largest size at which they are compared, and at least so many times the unit
 
 
@@ -163,7 +167,7 @@ def choose_by_size(
     samples = [n * unit for n in numbers]
     times = [[estimate(device, *c, _with(sizes, place, n)) for c in choices] for n in samples]
     times[-1] = [t if c[1] == 1 else inf for t, c in zip(times[-1], choices, strict=True)]  # memory has an end
-    kept = _few(times, [_USUAL if n == 1 and unit > 1 else 1 for n in numbers])
+    kept = _few(times, [_near(n, unit > 1) for n in numbers])
     near = [[t <= SAME * min(row[c] for c in kept) for t in row] for row in times]
     found: list[tuple[int, int]] = []  # the last sample, and the choice
     start = 0
@@ -198,22 +202,34 @@ def _with(sizes: Sequence[int | None], place: int, size: int) -> tuple[int, int,
     return batch, m, n, k
 
 
-def _few(times: Sequence[Sequence[float]], counts: Sequence[int]) -> list[int]:
+def _near(number: int, images: bool) -> tuple[float, float]:
+    """How near to the best some rows or images are to be, and how much they count."""
+    if number in (USUAL_IMAGES if images else USUAL_ROWS):
+        return NEAR_USUAL, USUAL
+    if not images:
+        return NEAR_ROWS, 1.0
+    return NEAR_POWER if number <= _IMAGES and number.bit_count() == 1 else NEAR_IMAGES, 1.0
+
+
+def _few(times: Sequence[Sequence[float]], wanted: Sequence[tuple[float, float]]) -> list[int]:
     """Few choices, one of them near the best at each sample: again and again that which shortens most what is left.
 
     Args:
         times: of each choice at each sample.
-        counts: how much each sample counts.
+        wanted: times the best that each sample may take, and how much it counts.
     """
     best = [min(row) for row in times]
     now = [inf] * len(times)
     kept: list[int] = []
-    while len(kept) < MOST and any(t > NEAR * b for t, b in zip(now, best, strict=True)):
-        excess = [
-            sum(w * min(t, row[c], FAR * b) / b for row, t, b, w in zip(times, now, best, counts, strict=True))
-            for c in range(len(times[0]))
-        ]
-        kept.append(excess.index(min(excess)))
+
+    def left(c: int) -> tuple[float, float]:
+        """By how much samples take longer than they may, and than the best, if a choice is added."""
+        taken = [min(t, row[c], FAR * b) / b for row, t, b in zip(times, now, best, strict=True)]
+        more = sum(count * (t - 1) for t, (near, count) in zip(taken, wanted, strict=True) if t > near)
+        return more, sum(taken)
+
+    while len(kept) < MOST and any(t > near * b for t, b, (near, _) in zip(now, best, wanted, strict=True)):
+        kept.append(min(range(len(times[0])), key=left))
         now = [min(t, row[kept[-1]]) for row, t in zip(times, now, strict=True)]
     return kept
 
