@@ -40,7 +40,7 @@ from ...graph import Node, Value
 from ...kernels.axes import join_axes
 from ...kernels.base import Kernel, Store, Temporary
 from ...kernels.heavy import epilogue_flops, finish, is_empty, join_bodies, join_stores, row_major, traffic
-from ...kernels.machine import Machine
+from ...kernels.machine import Choice, Machine
 from ...kernels.nest import Accumulator, Buffers, MapKernel, RowKernel, Stage
 from ...ops.core.base import Index, LoopNest
 from ...ops.quant.narrow import PairLayer, PairMatMul
@@ -390,9 +390,19 @@ def _element(term: Term, dtype: DType) -> Expr:
 
 
 def _lower_tiles(
-    group: Group, node: Node, p: Problem, storage: Mapping[Value, Storage], machine: Machine, number: int
+    group: Group,
+    node: Node,
+    p: Problem,
+    storage: Mapping[Value, Storage],
+    machine: Machine,
+    number: int,
+    unserved: frozenset[Choice] = frozenset(),
 ) -> list[Kernel] | None:
-    """The tiled kernels, and where sums are cut into pieces those that join them; of several, sizes choose one."""
+    """The tiled kernels, and where sums are cut into pieces those that join them; of several, sizes choose one.
+
+    Args:
+        unserved: sizes of tiles that cannot be brought.
+    """
     if node.op.family == "conv_weights" and machine.device.groups:
         p = _with_more_rows(p)
     buffers, terms, _ = _factors(group, p, storage, number)
@@ -400,7 +410,7 @@ def _lower_tiles(
     sizes = [as_int(s) for s in p.sizes]
     single = replace(machine, device=replace(machine.device, groups=False))
     runs = [_runs_along(e, p.k[-1], storage) for e in (p.first, p.second)]
-    cuts = _choose(machine, kinds, p, sizes, across=not any(runs))
+    cuts = _choose(machine, kinds, p, sizes, unserved, across=not any(runs))
     along: Sequence[bool] = ()
     if any(isinstance(c.tile, Tf32GroupTile) for c in cuts):
         if any(runs) and not (runs[0] and (runs[1] or (sizes[1] or 0) >= COPIED)):
@@ -413,7 +423,7 @@ def _lower_tiles(
         if made is None:
             return None
         if any(isinstance(k, GroupMmaKernel) and not k.is_served for k in made):
-            return _lower_tiles(group, node, p, storage, single, number)
+            return _lower_tiles(group, node, p, storage, machine, number, unserved | {c.tile.sizes})
         kernels += [replace(k, when=c.holds(size)) for k in made]
     return kernels
 
@@ -478,16 +488,26 @@ def _factors(
 
 
 def _choose(
-    machine: Machine, kinds: Set[DType], p: Problem, sizes: Sequence[int | None], across: bool
+    machine: Machine,
+    kinds: Set[DType],
+    p: Problem,
+    sizes: Sequence[int | None],
+    unserved: frozenset[Choice],
+    across: bool,
 ) -> Sequence[Cut]:
     """The tile of factors of some types, and the pieces of their sums: for each range of a size that a run knows."""
-    device, terms, given = machine.device, sizes[3], Given.of(machine)
+    terms, given = sizes[3], Given.of(machine)
+    device = machine.device
     if device.tensor and (kinds == {F16} or kinds == {BF16}):
         tiles = mma_tiles(device)
     else:
         exact = device.tensor_f32 and terms is not None and terms >= EXACT
         tf32 = (1 if device.tensor and machine.tf32 else 3 if exact else 0) if kinds == {F32} else 0
         tiles = float_tiles(device, p.dtype, terms, tf32, across)
+    tiles = tuple(t for t in tiles if t.sizes not in unserved)
+    if unserved and not any(isinstance(t, GroupTile) for t in tiles):
+        alone = replace(machine, device=replace(device, groups=False))
+        return _choose(alone, kinds, p, sizes, frozenset(), across)
     unknown = [i for i, s in enumerate(sizes) if s is None]
     if device.tensor and machine.by_size and len(unknown) == 1 and terms is not None:
         return choose_by_size(device, tuple(sizes), tiles, given, divisor_of(p.sizes[unknown[0]]))
