@@ -164,6 +164,11 @@ class Kernel:
         return const(0)
 
     @property
+    def counted(self) -> frozenset[Expr]:
+        """Sizes that only a run knows and that are below 2^31 all the same, as a device has no memory for more."""
+        return frozenset()
+
+    @property
     def faults(self) -> str:
         """Of which operator it is, where it may fail in a run of its own accord; else empty."""
         return ""

@@ -98,7 +98,13 @@ class GridPrinter(IndexPrinter):
     def index_to(self, bound: Expr | int) -> str:
         """Type of an index variable that is no larger than a size, or than that and a tile."""
         known = bound if isinstance(bound, int) else as_int(bound)
-        return "int" if known is not None and known <= INT_INDEX else self.index
+        few = known <= INT_INDEX if known is not None else bound in self.kernel.counted
+        return "int" if few else self.index
+
+    def count(self, size: Expr) -> str:
+        """A size as what :meth:`let_to` declares."""
+        text = self.scalar(size)
+        return self.narrow(text) if as_int(size) is None and self.index_to(size) == "int" else text
 
     @property
     def let(self) -> str:

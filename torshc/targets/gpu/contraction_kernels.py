@@ -14,6 +14,8 @@ from .contraction_factor import Factor, Matrices, as_matrices
 from .contraction_tiles import AnyTile, GroupTile, Tf32GroupTile, Tf32Tile
 from .cuda.contraction_images import Images, as_images
 
+ROW_BYTES = 128  # of results from which on a card has no memory for 2^31 rows
+
 
 @dataclass(frozen=True)
 class ContractionKernel(HeavyKernel):
@@ -140,6 +142,16 @@ class GroupMmaKernel(MmaKernel):
         """Whether none reaches beyond the last column."""
         columns = as_int(self.columns)
         return columns is not None and columns % self.tile.n == 0
+
+    @property
+    def counted(self) -> frozenset[Expr]:
+        """The number of rows, of which there are fewer than 2^31 where each of their results has 128 bytes or more.
+
+        A Hopper card has at most 144 GB; its copies of tiles count rows in 32 bits, too.
+        """
+        columns = as_int(self.columns)
+        row = (columns or 0) * min((self.buffers[s.buffer].dtype.size for s in self.stores), default=0)
+        return frozenset((self.rows,)) if row >= ROW_BYTES else frozenset()
 
     @property
     def loaders(self) -> int:
