@@ -37,6 +37,7 @@ CASES = {
 }
 LENGTHS = ("1x17", "1x77", "1x200", "8x33", "8x256", "32x60", "4x384", "16x100")  # more cases of bert
 _PIXELS = (3, 224, 224)
+VARIANT = "v"  # before the sizes of a library for all sizes that has a variant for these
 _ROUNDS, _ROW = 50, 4  # turns, and runs of each
 _SHOWN = 12  # kernels
 
@@ -52,30 +53,51 @@ def symbolic(options: argparse.Namespace, folder: Path, until: float) -> int:
     with ProcessPoolExecutor(options.jobs, context) as pool:
         kinds = dict.fromkeys(m for m, _, _ in cases)
         list(pool.map(partial(_prepare, folder=str(folder), models=str(options.models or "")), kinds))
-        wanted = list(dict.fromkeys([*((m, "", p) for m, _, p in cases), *cases]))
+        chosen = [c for c in cases if "_".join(c) in options.specialized.split(",")]
+        special = [(m, f"{VARIANT}{s}", p) for m, s, p in chosen]
+        wanted = list(dict.fromkeys([*((m, "", p) for m, _, p in cases), *cases, *special]))
         work = {c: pool.submit(_build, *c, str(folder), options.arch) for c in wanted}
         built = {c: _taken(w.result) for c, w in work.items()}
     print(f"\nsymbolic: {len(wanted)} compiled in {time.monotonic() - began:.0f} s", flush=True)
     print(
         f"{'case':20}{'static us':>10}{'least':>9}{'symbolic':>10}{'least':>9}{'ratio':>7}{'differ':>8}{'compile':>9}"
     )
-    for model, sizes, precision in cases:
-        every, one = built[model, "", precision], built[model, sizes, precision]
-        late = "left out: the time is spent" if time.monotonic() > until else ""
-        fault = late or next((b for b in (every, one) if isinstance(b, str)), "")
-        line = fault or _apart(_measure, model, sizes, precision, str(folder))
-        faults += isinstance(line, str)
-        if not isinstance(line, str):
-            line = (
-                f"{line['static']:10.1f}{line['static_least']:9.1f}{line['symbolic']:10.1f}{line['symbolic_least']:9.1f}"
-                f"{line['ratio']:7.3f}{line['differ']:8.0e}"
-                f"{every[0] / one[0]:6.1f} of {one[0]:.0f} s, {every[1]}/{one[1]} kernels"
-            )
-        print(f"{'_'.join((model, sizes, precision)):20}{line}", flush=True)
+    for model, precision in dict.fromkeys((m, p) for m, _, p in cases):
+        own = [s for m, s, p in [*cases, *special] if (m, p) == (model, precision)]
+        lines = _lines(built, model, own, precision, str(folder), until)
+        for sizes, (line, sound) in zip(own, lines, strict=True):
+            print(f"{'_'.join((model, sizes, precision)):20}{line}", flush=True)
+            faults += not sound
     for case in [c for c in cases if "_".join(c) in options.profiled.split(",")]:
         print(f"\n{'_'.join(case)}: microseconds of a run, static and symbolic", flush=True)
         print(_apart(_compare_kernels, *case, str(folder)), flush=True)
     return faults
+
+
+def _lines(
+    built: dict[tuple[str, str, str], Any], model: str, cases: Sequence[str], precision: str, folder: str, until: float
+) -> list[tuple[str, bool]]:
+    """What is shown of some sizes of a model, and whether it is figures: else it is why there are none."""
+    libraries = [(built[model, _library(s), precision], built[model, s.lstrip(VARIANT), precision]) for s in cases]
+    faults = [next((b for b in both if isinstance(b, str)), "") for both in libraries]
+    sound = [s for s, fault in zip(cases, faults, strict=True) if not fault]
+    left = until - time.monotonic()
+    found = _apart(_measure, model, sound, precision, folder, left) if left > 0 and sound else {}
+    lines: list[tuple[str, bool]] = []
+    for sizes, fault, (every, one) in zip(cases, faults, libraries, strict=True):
+        x = found if isinstance(found, str) else found.get(sizes, "left out: the time is spent")
+        if fault or isinstance(x, str):
+            lines.append((fault or x, False))
+            continue
+        times = f"{x['static']:10.1f}{x['static_least']:9.1f}{x['symbolic']:10.1f}{x['symbolic_least']:9.1f}"
+        compiled = f"{every[0] / one[0]:6.1f} of {one[0]:.0f} s, {every[1]}/{one[1]} kernels"
+        lines.append((f"{times}{x['ratio']:7.3f}{x['differ']:8.0e}{compiled}", True))
+    return lines
+
+
+def _library(sizes: str) -> str:
+    """The sizes by which the library for all sizes is named that is measured at some."""
+    return sizes if sizes.startswith(VARIANT) else ""
 
 
 def _taken(result: Callable[[], Any]) -> Any:
@@ -114,12 +136,15 @@ def _prepare(model: str, folder: str, models: str) -> None:
 
 
 def _build(model: str, sizes: str, precision: str, folder: str, arch: str) -> tuple[float, int]:
-    """Processor seconds and kernels of a library for some sizes, or for all."""
-    path = f"{folder}/{model}.onnx"
-    shapes = {n: list(x.shape) for n, x in _inputs(path, sizes)} if sizes else None
+    """Processor seconds and kernels of a library for some sizes, or for all, with a variant or without."""
+    path, variant = f"{folder}/{model}.onnx", sizes.startswith(VARIANT)
+    shapes = {n: list(x.shape) for n, x in _inputs(path, sizes)} if sizes and not variant else None
+    named = zip(("batch", "seq"), sizes.lstrip(VARIANT).split("x"), strict=False)
+    special = " ".join(f"{name}={size}" for name, size in named) if variant else None
     before = _processor_seconds()
     out = f"{folder}/{model}_{sizes}_{precision}.tsc"
-    torshc.compile(path, out, "cuda", shapes=shapes, arch=arch, precision=precision, cache=False, jobs=4)
+    given: dict[str, Any] = {"specialize": special, "arch": arch, "precision": precision}
+    torshc.compile(path, out, "cuda", shapes=shapes, cache=False, jobs=4, **given)
     manifest = json.loads(Path(f"{out}/manifest.json").read_text())
     return _processor_seconds() - before, len(manifest["kernels"])
 
@@ -131,7 +156,7 @@ def _processor_seconds() -> float:
 
 def _inputs(path: str, sizes: str) -> list[tuple[str, Any]]:
     """Names of the inputs, and tensors of NumPy for some sizes."""
-    random, dims = np.random.default_rng(1), tuple(map(int, sizes.split("x")))
+    random, dims = np.random.default_rng(1), tuple(map(int, sizes.lstrip(VARIANT).split("x")))
     graph = onnx.load(path, load_external_data=False).graph
     name = graph.input[0].name
     if len(dims) > 1:
@@ -145,10 +170,11 @@ def _opened(model: str, sizes: str, precision: str, folder: str) -> tuple[Any, l
     feeds = {n: torch.from_numpy(x).cuda() for n, x in _inputs(f"{folder}/{model}.onnx", sizes)}
     runs, outs = list[Callable[[], None]](), list[Any]()
     shape: Sequence[Any] = ()
-    for own in (sizes, ""):
+    static = sizes.lstrip(VARIANT)
+    for own in (static, _library(sizes)):
         library = torshc.load(f"{folder}/{model}_{own}_{precision}.tsc", device=0, stream=torch.cuda.current_stream())
         (output,) = library.outputs
-        shape = output.shape if own else shape
+        shape = output.shape if own == static else shape
         y = torch.full(tuple(shape), float("nan"), device="cuda")
 
         def run(library: Any = library, y: Any = y, output: str = output.name) -> None:
@@ -159,7 +185,16 @@ def _opened(model: str, sizes: str, precision: str, folder: str) -> tuple[Any, l
     return torch, runs, outs
 
 
-def _measure(model: str, sizes: str, precision: str, folder: str) -> dict[str, float]:
+def _measure(model: str, cases: Sequence[str], precision: str, folder: str, left: float) -> dict[str, Any]:
+    """Figures of the cases that begin within so many seconds, or why there are none."""
+    end, found = time.monotonic() + left, dict[str, Any]()
+    for sizes in cases:
+        if time.monotonic() < end:
+            found[sizes] = _taken(partial(_measure_case, model, sizes, precision, folder))
+    return found
+
+
+def _measure_case(model: str, sizes: str, precision: str, folder: str) -> dict[str, float]:
     """Microseconds of a run of both, and how far their results differ as part of the largest value."""
     torch, runs, outs = _opened(model, sizes, precision, folder)
     for run in runs * 4:

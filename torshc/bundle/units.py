@@ -47,7 +47,7 @@ def make_units(
 
 def _power_of_two(about: float) -> int:
     """The power of two that is nearest to a number, by their ratio; 1 for less."""
-    return 2 ** max(0, round(math.log2(about)))
+    return 1 << max(0, round(math.log2(about)))
 
 
 def _name(names: Sequence[str], sources: Mapping[str, str]) -> str:
