@@ -51,6 +51,7 @@ MORE_BANDS = (MmaBand(8, 1),)  # that tuning tries too
 MMA_MEMORY = 99 * 1024  # bytes of shared memory that all cards with these products give a block
 WASTE = 2, 3  # rows in whole sixteens that are there, and those that bands compute for them at most
 MMA_HELD = 64  # columns that registers hold of queries beside scores of 64 keys
+APART = 256  # bytes from row to row of which 2^31 are more than any card's memory
 MMA_WIDEST = 128  # columns of sums, beside scores of 32 keys
 
 
@@ -68,6 +69,12 @@ class MmaAttention(AttentionBase):
     @property
     def threads(self) -> int:
         return self.tile.threads
+
+    @property
+    def counted(self) -> frozenset[Expr]:
+        """Numbers of queries and keys that lie so far apart that no card has memory for 2^31 of them."""
+        sizes = ((self.row, self.q), (self.key, self.k))
+        return frozenset(a.args[0] for a, x in sizes if 2 * (as_int(x.steps[0]) or 0) >= APART)
 
     @property
     def operand(self) -> str:
