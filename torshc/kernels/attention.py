@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..base.errors import InternalError, UnsupportedError
-from ..expr import F32, Expr, acc, as_int, axis, const, load, product
+from ..expr import F32, Expr, acc, as_int, axis, const, load, product, walk
 from ..expr.affine import contains
 from ..graph import Node, Value
 from ..ops.core.base import Index, broadcast_index
@@ -71,6 +71,17 @@ class AttentionBase(HeavyKernel):
     def guarded(self) -> bool:
         """Whether some rows are 0 whatever the values are."""
         return self.safe or self.masked
+
+    @property
+    def mask_buffers(self) -> list[int]:
+        """Buffers that the mask is read from."""
+        return sorted(
+            {
+                x.data
+                for x in walk(const(0) if self.mask is None else self.mask)
+                if x.op == "load" and isinstance(x.data, int)
+            }
+        )
 
     @property
     def mask_of_row(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import BF16, F32, U16, U32, DType, Expr, as_int, axis, ceil_div, const, walk
+from ...expr import BF16, F32, U16, U32, DType, Expr, as_int, axis, ceil_div, const
 from ...graph import Value
 from ...kernels.attention import AttentionBase, attention_base, operand_index, walked_operand
 from ...kernels.axes import make_axes
@@ -26,12 +26,12 @@ from ...ops.core.base import Index
 from ...ops.tensor.view import linear
 from ...plan.group import Group
 from ...plan.storage import Storage
+from .attention_few import QUERIES, attention_of_few, waits_for_keys
 from .base import CpuTarget
 from .bf16 import AmxKernel, choose_form
 from .pack import HALF_COLUMNS, STEP
 
 KEYS = 256  # keys a block: their part of k and v (64 KiB each at depth 64) and the weights stay in L2
-QUERIES = 8  # at most that wait for keys and values
 WIDE = 32  # points of the batch that keep every thread busy, and tasks may take more rows each
 
 
@@ -82,17 +82,6 @@ class AttentionKernel(AttentionBase):
     def wide(self) -> int:
         """Columns of the values, rounded up to whole panels."""
         return _round_up(self.width, self.panel)
-
-    @property
-    def mask_buffers(self) -> list[int]:
-        """Buffers that the mask is read from."""
-        return sorted(
-            {
-                x.data
-                for x in walk(const(0) if self.mask is None else self.mask)
-                if x.op == "load" and isinstance(x.data, int)
-            }
-        )
 
     @property
     def parts(self) -> dict[str, tuple[DType, int]]:
@@ -183,6 +172,8 @@ def lower_attention(group: Group, storage: Mapping[Value, Storage], machine: Mac
         return found
 
     base = attention_base(group, storage, operand)
+    if not by_tiles and waits_for_keys(base, machine):
+        return [*before, *attention_of_few(base, group.id, machine)]
     height, vectors = machine.choice("tile") or ((6, 4) if machine.lanes >= 16 else (6, 2))
     if by_tiles:
         height, vectors = 2 * HALF_COLUMNS, 2 * HALF_COLUMNS // machine.lanes

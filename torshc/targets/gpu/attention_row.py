@@ -23,7 +23,7 @@ from ...kernels.base import Kernel, Temporary
 from ...kernels.heavy import HeavyKernel, Strided
 from ...kernels.machine import Machine
 from ...plan.group import Group
-from .arguments import Arguments
+from ...kernels.arguments import Arguments
 from .cuda.attention_mma import PACK, suits_tensor_cores, whole_packets
 from .grid import SHARED, WARP
 

@@ -19,7 +19,7 @@ from ...kernels.machine import Device
 from ...kernels.nest import KEEP_ALL, Accumulator, MapKernel, RowKernel, Stage, lower_nest
 from ...plan.group import Group
 from ...plan.storage import Storage
-from .arguments import Arguments
+from ...kernels.arguments import Arguments
 from .grid import USUAL, GridColumns, GridRow, ThreadMapping, to_grid
 
 BLOCKS = 16  # pieces a multiprocessor, so that all are busy to the end

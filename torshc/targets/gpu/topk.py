@@ -20,7 +20,7 @@ from ...kernels.topk import Ranking, read_ranking
 from ...ops.tensor.sort import TopK
 from ...plan.group import Group
 from ...plan.storage import Storage
-from .arguments import Arguments
+from ...kernels.arguments import Arguments
 from .base import GridTarget
 from .cuda.sort import Sort, is_one_tile
 from .grid import WHOLE

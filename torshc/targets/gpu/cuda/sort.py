@@ -35,7 +35,7 @@ from ....kernels.lower import idle_when_empty
 from ....kernels.topk import Ranking
 from ....ops.tensor.sort import TopK
 from ....plan.group import Group
-from ..arguments import Arguments
+from ....kernels.arguments import Arguments
 from ..grid import WARP
 
 THREADS = 256  # of a block that has a tile of a long row

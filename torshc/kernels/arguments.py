@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...expr import Expr, load, rebuild
-from ...kernels.base import Buffer, Kernel, Store, Temporary
-from ...kernels.heavy import Strided
+from ..expr import Expr, load, rebuild
+from .base import Buffer, Kernel, Store, Temporary
+from .heavy import Strided
 
 
 class Arguments:
