@@ -190,6 +190,9 @@ CASES = {
         ATTENTION, {"q": (2, 9, 16), "k": (2, 33, 16), "v": (2, 33, 8)}, "(map) (map) (map) attention_bf16_amx",
         precision="bf16", extras=("amx-tile", "amx-bf16"),
     ),
+    "attention_few": case(
+        ATTENTION, {"q": (2, 3, 16), "k": (2, 600, 16), "v": (2, 600, 8)}, "attention_few attention_few_join",
+    ),
     "attention_row": case(
         ATTENTION, {"q": (2, 1, 16), "k": (2, 33, 16), "v": (2, 33, 8)}, "", "attention_row",
     ),

@@ -18,12 +18,12 @@ from typing import ClassVar
 
 from ...base.errors import UnsupportedError
 from ...expr import BF16, F16, F32, Expr, acc, as_int
+from ...kernels.arguments import Arguments
 from ...kernels.attention import AttentionBase
 from ...kernels.base import Kernel, Temporary
 from ...kernels.heavy import HeavyKernel, Strided
 from ...kernels.machine import Machine
 from ...plan.group import Group
-from ...kernels.arguments import Arguments
 from .cuda.attention_mma import PACK, suits_tensor_cores, whole_packets
 from .grid import SHARED, WARP
 

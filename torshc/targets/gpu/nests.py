@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from ...expr import Expr, acc, as_int, axis, load, product
 from ...graph import Value
+from ...kernels.arguments import Arguments
 from ...kernels.base import Kernel, Store, Temporary
 from ...kernels.generic import lower_generic
 from ...kernels.heavy import row_major, traffic
@@ -19,7 +20,6 @@ from ...kernels.machine import Device
 from ...kernels.nest import KEEP_ALL, Accumulator, MapKernel, RowKernel, Stage, lower_nest
 from ...plan.group import Group
 from ...plan.storage import Storage
-from ...kernels.arguments import Arguments
 from .grid import USUAL, GridColumns, GridRow, ThreadMapping, to_grid
 
 BLOCKS = 16  # pieces a multiprocessor, so that all are busy to the end

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from ...expr import U64, Expr, acc, as_int, axis, load, product
 from ...graph import Builder, Graph, Node, Value
+from ...kernels.arguments import Arguments
 from ...kernels.base import Kernel, NoKernel, Operand, Store, Temporary
 from ...kernels.heavy import HeavyKernel, is_empty, row_major, traffic
 from ...kernels.lower import idle_when_empty
@@ -20,7 +21,6 @@ from ...kernels.topk import Ranking, read_ranking
 from ...ops.tensor.sort import TopK
 from ...plan.group import Group
 from ...plan.storage import Storage
-from ...kernels.arguments import Arguments
 from .base import GridTarget
 from .cuda.sort import Sort, is_one_tile
 from .grid import WHOLE

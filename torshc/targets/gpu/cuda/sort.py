@@ -29,13 +29,13 @@ from ....expr import (
     walk,
 )
 from ....graph import Value
+from ....kernels.arguments import Arguments
 from ....kernels.base import Kernel, Store, Temporary
 from ....kernels.heavy import HeavyKernel, row_major
 from ....kernels.lower import idle_when_empty
 from ....kernels.topk import Ranking
 from ....ops.tensor.sort import TopK
 from ....plan.group import Group
-from ....kernels.arguments import Arguments
 from ..grid import WARP
 
 THREADS = 256  # of a block that has a tile of a long row
