@@ -74,15 +74,24 @@ T_FN void t_tile_columns(const int bits, const char *b, int v, t_sumv col[2]) {
     }
 }
 
-/* acc[r][v] += sum over i < k of a[r][i] * b[i][v]; of i4, k is even. */
+/* Bytes from the columns that a tile, the nth of `count` by one panel, reads to those that it asks memory for; 0 where it
+ * asks for none.  The second asks for the next panel, `panel` bytes on: the first may itself wait for memory, and the others
+ * then find in the cache what they read.  A lone tile reads on: of 1 to 8 KiB ahead, 4 were read fastest. */
+T_FN int64_t t_tile_ahead(int64_t nth, int64_t count, int64_t panel) {
+    return count == 1 ? 4096 : nth == 1 ? panel : 0;
+}
+
+/* acc[r][v] += sum over i < k of a[r][i] * b[i][v]; of i4, k is even.  Meanwhile memory `ahead` of b is asked for. */
 T_FN void t_tile_chain(const int bits, const int rows, const int vecs, int k, const t_sum *const *a, const char *b,
-                       t_sumv acc[T_MR][T_NV]) {
+                       int64_t ahead, t_sumv acc[T_MR][T_NV]) {
     const int step = bits == 4 ? 2 : 1; /* rows of b that are read at once */
     const t_sum *row[T_MR];
     T_UNROLL for (int r = 0; r < rows; r++) row[r] = a[r];
     for (int i = 0; i < k; i += step, b += step * bits / 8 * T_NR) {
         t_sumv col[T_NV][2];
         T_UNROLL for (int v = 0; v < vecs; v++) t_tile_columns(bits, b, v, col[v]);
+        if (ahead)
+            T_UNROLL for (int at = 0; at < step * bits / 8 * vecs * TORSHC_LANES; at += 64) __builtin_prefetch(b + ahead + at, 0, 2);
         T_UNROLL for (int j = 0; j < step; j++)
             T_UNROLL for (int r = 0; r < rows; r++) {
                 const t_sumv x = T_OF_SUM(splat)(row[r][i + j]);
@@ -108,14 +117,14 @@ T_FN void t_tile_beside(const int bits, const int rows, const int vecs, const in
             }
 }
 
-/* acc[r][v] += sum over i < k of a[r][i] * b[i][v]. */
-T_FN void t_tile_fma(const int rows, const int vecs, int k, const t_sum *const *a, const t_sum *b,
+/* acc[r][v] += sum over i < k of a[r][i] * b[i][v].  `ahead`: see t_tile_ahead. */
+T_FN void t_tile_fma(const int rows, const int vecs, int k, const t_sum *const *a, const t_sum *b, int64_t ahead,
                      t_sumv acc[T_MR][T_NV]) {
     const int most = t_tile_ways(rows, vecs), low = t_tile_ways(T_FEWEST, vecs), high = t_tile_ways(T_MOST, vecs);
     const int alike = low == high; /* all tiles have as many parts, which then interleave */
     const int parts = alike ? low : t_tile_parts(vecs), ways = most < parts ? most : parts, each = k / parts;
     if (parts == 1 || (!alike && k < T_CUT)) {
-        t_tile_chain(T_SUM_BITS, rows, vecs, k, a, (const char *)b, acc);
+        t_tile_chain(T_SUM_BITS, rows, vecs, k, a, (const char *)b, ahead, acc);
         return;
     }
     T_UNROLL for (int p = 0; p < parts; p += ways) {
@@ -130,7 +139,7 @@ T_FN void t_tile_fma(const int rows, const int vecs, int k, const t_sum *const *
             t_tile_open(rows, vecs, NULL, acc);
         }
         if (ways == 1) {
-            t_tile_chain(T_SUM_BITS, rows, vecs, each + rest, row, (const char *)from, acc);
+            t_tile_chain(T_SUM_BITS, rows, vecs, each + rest, row, (const char *)from, ahead, acc);
             if (p > 0)
                 T_UNROLL for (int r = 0; r < rows; r++)
                     T_UNROLL for (int v = 0; v < vecs; v++)
@@ -143,7 +152,7 @@ T_FN void t_tile_fma(const int rows, const int vecs, int k, const t_sum *const *
             T_UNROLL for (int v = 0; v < vecs; v++) part[0][r][v] = acc[r][v];
         t_tile_beside(T_SUM_BITS, rows, vecs, ways, each, alike ? 1 : each, alike ? ways : 1, row, (const char *)from, part);
         T_UNROLL for (int r = 0; r < rows; r++) row[r] += ways * each;
-        t_tile_chain(T_SUM_BITS, rows, vecs, rest, row, (const char *)(from + (int64_t)ways * each * T_NR), part[ways - 1]);
+        t_tile_chain(T_SUM_BITS, rows, vecs, rest, row, (const char *)(from + (int64_t)ways * each * T_NR), ahead, part[ways - 1]);
         t_tile_open(rows, vecs, p > 0 ? before : NULL, acc);
         T_UNROLL for (int w = 0; w < ways; w++)
             T_UNROLL for (int r = 0; r < rows; r++)

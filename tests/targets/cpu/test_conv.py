@@ -209,10 +209,19 @@ def test_narrow_vectors(case: Case, lanes: int) -> None:
     assert " ".join(run(case, compilers()[0], lanes)) == case.templates
 
 
+FAR = Case((2, 96, 9, 9), (96, 96, 3, 3), "conv", (2, 2), (1, 1, 1, 1))  # 332 kB of weights, which tiles ask memory for
+
+
+@pytest.mark.parametrize("compiler", compilers())
+def test_many_weights(compiler: str) -> None:
+    assert " ".join(run(FAR, compiler)) == FAR.templates
+
+
 WINOGRAD = [
     Case((1, 16, 14, 14), (24, 16, 3, 3), "winograd", pads=(1, 1, 1, 1), residual=True),
     Case((2, 8, 17, 23), (40, 8, 3, 3), "winograd", pads=(0, 2, 1, 0), activation="Tanh"),
     Case((1, 8, 60, 60), (136, 8, 3, 3), "winograd", pads=(1, 1, 1, 1), out=None),
+    Case((1, 64, 15, 15), (72, 64, 3, 3), "winograd", pads=(1, 1, 1, 1)),  # tiles ask memory for weights
     Case((1, 8, 20, 20), (8, 8, 3, 3), "map winograd", layout=None),
     Case((1, 16, 1, 1), (24, 16, 3, 3), "conv", pads=(1, 1, 1, 1)),
     Case((1, 16, 14, 14), (24, 16, 3, 3), "conv", (2, 2), (1, 1, 1, 1)),

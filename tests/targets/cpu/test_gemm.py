@@ -10,7 +10,7 @@ from torshc.targets.cpu.pack import panels
 from torshc.targets.cpu.tiles import choose_blocks, choose_tile
 
 from ...support.kernels import Maker, Shape, random, sizes
-from ...support.run_kernel import Program, close, compilers, kind_of, kinds, native_lanes
+from ...support.run_kernel import Program, close, compilers, kind_of, kinds, native_lanes, sources
 
 RNG = seeded(7)
 DIMS = {"b": 3, "s": 17, "k": 21, "n": 19}
@@ -116,6 +116,17 @@ def test_operands_behind_views(constant: bool) -> None:
         program.run(*([left] if constant else [right, left]))[0] if constant else program.run(right, left)[0],
         left @ right.T,
     )
+
+
+@pytest.mark.parametrize(("depth", "columns", "asked"), [(256, 300, True), (64, 64, False)])
+def test_memory_is_asked_for_weights_that_no_cache_of_a_core_keeps(depth: int, columns: int, asked: bool) -> None:
+    weights = random(RNG, (depth, columns)) / np.float32(depth**0.5)
+    for rows in (5, 29):  # a tile, and several
+        m = Maker()
+        program = Program(m.output(m.add("MatMul", m.input("s", depth), m.constant(weights))), {"s": rows})
+        assert all(("s.ahead = t_tile_ahead(" in text) == asked for text in sources(program))
+        left = random(RNG, (rows, depth))
+        close(program.run(left)[0], left @ weights)
 
 
 def test_heads() -> None:

@@ -42,7 +42,7 @@ from .depthwise import lower_depthwise
 from .gemm import Product, is_bytes, is_halves, lower_product
 from .int8 import Int8AmxKernel, halo_blocks, has_halo, row_steps
 from .pack import BYTE_STEP, QUAD, WORD_COLUMNS, panels, quads
-from .tiles import BLOCK_K, Blocks, Tile, choose_blocks, choose_tile, partial_sums
+from .tiles import BLOCK_K, Blocks, Tile, choose_blocks, choose_tile, come_from_far, partial_sums
 from .winograd import choose_form as choose_winograd
 from .winograd import lower_winograd
 
@@ -115,6 +115,11 @@ class ConvKernel(HeavyKernel):
     def depth(self) -> int:
         """Channels of a group as the weights have them: floats, or words of four."""
         return self.size.ic if self.sums is F32 else -(-self.size.ic // QUAD)
+
+    @property
+    def fetches(self) -> bool:
+        """Whether tiles of floats ask memory for the panels that come next."""
+        return self.sums is F32 and come_from_far(self.buffers[self.w])
 
     def weights_of(self, phase: int) -> int:
         """Offset of a phase's weights."""

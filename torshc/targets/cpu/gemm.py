@@ -39,7 +39,7 @@ from .bf16 import Bf16GemmKernel, choose_form
 from .int8 import Int8AmxKernel
 from .nibbles import NibblesKernel, with_digits
 from .pack import HALF_COLUMNS, QUAD, WORD_COLUMNS, Panels, pack_at_run_time, pack_constant
-from .tiles import ProductKernel, Tile, choose_blocks, choose_tile, partial_sums, split_k
+from .tiles import ProductKernel, Tile, choose_blocks, choose_tile, come_from_far, partial_sums, split_k
 
 CHUNK_TERMS = 256  # of weights that are made floats at a time: they stay in the nearest cache
 PACK_ROWS = 3  # fewer rows than this do not repay the packing of the right operand
@@ -89,6 +89,11 @@ class GemmKernel(ProductKernel):
         if self.scale is None or few or self.block > CHUNK_TERMS or self.block % 2:
             return 0
         return CHUNK_TERMS // self.block * self.block
+
+    @property
+    def fetches(self) -> bool:
+        """Whether tiles of floats ask memory for the panels that come next."""
+        return self.sums is not I32 and self.scale is None and come_from_far(self.buffers[self.b.buffer])
 
     @property
     def scratch(self) -> Expr:

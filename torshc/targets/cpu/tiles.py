@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from ...expr import F32, F64, DType, Expr, as_int, ceil_div, max_of, min_of
 from ...expr.affine import divisor_of
+from ...kernels.base import Buffer, Packed
 from ...kernels.heavy import HeavyKernel, Strided
 from ...kernels.machine import Machine
 
@@ -15,6 +16,7 @@ BLOCK_K = 1024  # longest k that is summed in one go where rows are read again
 TASK_FLOPS = 1_000_000  # a task of fewer is not worth handing to a thread
 FEW_ROWS = 4  # products of so few rows only stream their weights
 FEW_ROWS_COLUMNS = 64  # columns of a task then
+FAR_BYTES = 256 * 1024  # so many weights do not lie in the caches of a core from one run to the next
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,11 @@ def partial_sums(tile: Tile, m: Expr, panels: Expr, blocks: Blocks, dtype: DType
     """Bytes of scratch for the sums of a task between blocks of k."""
     rows = ceil_div(tile.tiles(m), blocks.m) * tile.rows
     return rows * ceil_div(panels, blocks.n) * (dtype.size * tile.columns)
+
+
+def come_from_far(weights: Buffer) -> bool:
+    """Whether an operand is packed weights that tiles ask memory for ahead, as no cache of a core holds them."""
+    return isinstance(weights.operand, Packed) and weights.operand.nbytes >= FAR_BYTES
 
 
 @dataclass(frozen=True)

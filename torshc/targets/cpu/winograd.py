@@ -34,7 +34,7 @@ from ...plan.group import Group
 from ...plan.storage import Storage
 from .conv_shape import ElementAt, Geometry, bias_of, source_strides
 from .pack import panels
-from .tiles import Tile, choose_tile
+from .tiles import Tile, choose_tile, come_from_far
 
 Array = np.ndarray[Any, Any]
 Row = tuple[Fraction, ...]
@@ -191,6 +191,11 @@ class WinogradKernel(HeavyKernel):
     def roundings(self) -> int:
         """See :meth:`Form.roundings`."""
         return self.form.roundings(self.size.ic)
+
+    @property
+    def fetches(self) -> bool:
+        """Whether tiles ask memory for the panels that come next."""
+        return come_from_far(self.buffers[self.w])
 
     @property
     def tiles(self) -> int:
