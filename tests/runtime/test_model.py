@@ -110,6 +110,16 @@ def test_repeated_runs(symbolic: Path) -> None:
         model.run({"x": x})
 
 
+def test_arrays_from_other_processes_take_the_shorter_way(symbolic: Path) -> None:
+    """What pickle makes has a type of its own, equal to NumPy's."""
+    with load(symbolic, threads=1) as model:
+        x = pickle.loads(pickle.dumps(rows(4)))
+        assert same(model.run({"x": x}), x)
+        assert isinstance(model, Model) and model._repeat is not None
+        assert x.dtype is not np.dtype(np.float32) and model._repeat.set([x], {}) is not None
+        assert model._repeat.set([x.astype(">f4")], {}) is None
+
+
 def test_out(symbolic: Path) -> None:
     with load(symbolic, threads=1) as model:
         x, y = rows(3), np.zeros((3, 16), np.float32)

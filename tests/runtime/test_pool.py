@@ -76,3 +76,16 @@ def test_arrays_of_some_size_begin_at_a_line(dtype: str) -> None:
         assert x.shape == (rows, 1000) and x.dtype == kind and x.flags.writeable and x.flags.c_contiguous
         assert place(x) % LINE == 0 or x.nbytes < MIDDLE
     assert pool.maker((3, 5), kind) is np.empty
+
+
+def test_memory_of_results_is_used_again_while_nobody_has_them() -> None:
+    make, shape = Pool().maker((MIDDLE // 4096, 1024), F32), (MIDDLE // 4096, 1024)
+    first = make(shape, F32)
+    at, part = place(first), memoryview(first[3:, 5])
+    del first
+    second = make(shape, F32)
+    assert place(second) != at, "a part of the first is there"
+    del part
+    assert place(make(shape, F32)) == at
+    kept = [make(shape, F32) for _ in range(KEPT + 2)]
+    assert len({place(x) for x in kept}) == len(kept)

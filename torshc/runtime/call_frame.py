@@ -162,7 +162,9 @@ class Repeat:
             MemoryError: there is none for an output.
         """
         for value, (tensor, dtype, shape) in zip(values, self.inputs, strict=True):
-            if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shape:
+            if type(value) is not np.ndarray or value.shape != shape:
+                return None
+            if value.dtype is not dtype and value.dtype != dtype:  # of arrays from pickle it is another object
                 return None
             at = addressof(_BYTE.from_buffer(value))  # type: ignore[arg-type]  # an array is a buffer
             if at & 15 and not value.flags.aligned:

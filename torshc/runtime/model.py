@@ -543,7 +543,7 @@ class Model:
     def close(self) -> None:
         """Gives memory, threads and files back, once no array on the device is left; a second call does nothing."""
         with self._lock:
-            self._opened = None
+            self._opened = self._repeat = None
             self._pool.clear()
 
     def __enter__(self) -> Model:

@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from ctypes import addressof, c_ubyte
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ Array = npt.NDArray[Any]
 # Bytes from which on the C library gives freed memory back, and new memory comes as pages to be zeroed.
 LARGE = 32 << 20
 LINE = 64  # bytes of a line of the caches; a store of 64 bytes that begins elsewhere is two
-MIDDLE = 384 << 10  # bytes from which on kernels lose more by that than the 0.7 us that finding a line takes
+MIDDLE = 128 << 10  # bytes from which on kernels lose more by that than the 0.3 us that an array at a line takes
+LONG = 1 << 20  # bytes from which on the 0.8 us that a new block takes are not worth keeping one
+_UNUSED = 4  # references to a block in `Lines`: the tuple's, the array's in it, the function's, the argument's
 KEPT = 2  # blocks that wait for a run: a caller who replaces a result by the next has two
 
 
@@ -43,8 +46,11 @@ class Pool:
         return np.asarray(_Lease(self._block(size), self._free))[:size].view(dtype).reshape(shape)
 
     def maker(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[tuple[int, ...], np.dtype[Any]], Array]:
-        """What makes arrays of that size: :meth:`empty`, or NumPy's, which saves a call."""
-        return np.empty if math.prod(shape) * dtype.itemsize < MIDDLE else self.empty
+        """What makes arrays of that shape and type again and again: :meth:`empty`, or what takes less time."""
+        size = math.prod(shape) * dtype.itemsize
+        if size < MIDDLE:
+            return np.empty
+        return Lines() if size < LONG else self.empty
 
     def _block(self, size: int) -> Array:
         """A block that waits and is not twice as large, or a new one."""
@@ -68,6 +74,30 @@ def _at_line(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array:
     block = np.empty(size + LINE, np.uint8)
     at = addressof(c_ubyte.from_buffer(block))  # type: ignore[arg-type]  # an array is a buffer
     return np.ndarray(shape, dtype, block, -at % LINE)
+
+
+class Lines:
+    """Makes arrays of one shape and type that begin at a line, on one of the last blocks where no other array is on it.
+
+    An array on a block, or a view of it, is a reference to the block: the count of these says whether there is one.
+    """
+
+    def __init__(self) -> None:
+        self._ready: deque[tuple[Array, Array]] = deque(maxlen=KEPT)  # blocks, and an array on each to take others from
+
+    def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """An array whose elements are not set.
+
+        Raises:
+            MemoryError: there is not enough.
+        """
+        for block, array in self._ready:
+            if getrefcount(block) == _UNUSED:
+                return array[...]
+        array = _at_line(shape, dtype, math.prod(shape) * dtype.itemsize)
+        assert isinstance(array.base, np.ndarray)
+        self._ready.append((array.base, array))
+        return array[...]
 
 
 class _Lease:
