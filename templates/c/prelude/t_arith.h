@@ -166,6 +166,24 @@ T_DEF_ROUND(f64, double, i64, 0x1p52)
 #endif
 #undef T_DEF_ROUND
 
+#ifndef T_FEW_TYPES
+/* t_cast_f32_u8(t_round_f32(x) + zero), as quantised tensors are made: limits that are whole may come before the rounding,
+ * which is then a part of the conversion. That of i8 takes no zero, so that NaN becomes 0 in both. */
+#if TORSHC_LANES == 16 && defined(__AVX512F__)
+T_FN i32v t_nearest_f32_(f32v x) { return (i32v)__builtin_ia32_cvtps2dq512_mask(x, (i32v){0}, -1, 4); }
+#elif TORSHC_LANES == 8 && defined(__AVX__)
+T_FN i32v t_nearest_f32_(f32v x) { return (i32v)__builtin_ia32_cvtps2dq256(x); }
+#else
+T_FN i32v t_nearest_f32_(f32v x) { return T_CONV(t_round_f32(x), i32); }
+#endif
+T_FN u8v t_whole_f32_u8(f32v x, int32_t zero) {
+    const f32v low = t_splat_f32(-zero), high = t_splat_f32(255 - zero);
+    const f32v above = t_blend_f32_((i32v)(x > low), x, low);
+    return T_CONV(t_nearest_f32_(t_blend_f32_((i32v)(above < high), above, high)) + zero, u8);
+}
+T_FN i8v t_whole_f32_i8(f32v x) { return T_CONV(t_nearest_f32_(t_clamp_f32_(x, -128, 127)), i8); }
+#endif
+
 /* ---- remainders, for which those of f32 compute in f64 ---------------------------------- */
 
 #ifndef T_FEW_TYPES

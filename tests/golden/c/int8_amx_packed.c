@@ -39,11 +39,11 @@ T_FN void finish(const struct call *c, int64_t m, int64_t n, i32v acc, int64_t c
     (void)c, (void)count;
     if (count >= 16) {
         const f32v v0 = t_cast_i32_f32((t_sub_i32(acc, t_load_i32(b3 + n)))) * t_splat_f32(0.02f);
-        const u8v v1 = t_cast_f32_u8((t_round_f32(v0) + t_splat_f32(3.0f)));
+        const u8v v1 = t_whole_f32_u8(v0, 3);
         t_store_u8(b4 + n + 24 * w0, v1);
     } else {
         const f32v v0 = t_cast_i32_f32((t_sub_i32(acc, t_loadn_i32(b3 + n, count))));
-        const u8v v1 = t_cast_f32_u8((t_round_f32((v0 * t_splat_f32(0.02f))) + t_splat_f32(3.0f)));
+        const u8v v1 = t_whole_f32_u8((v0 * t_splat_f32(0.02f)), 3);
         t_storen_u8(b4 + n + 24 * w0, v1, count);
     }
 }
@@ -125,7 +125,7 @@ static void pack(const struct call *c, const uint8_t *a, int margin, int64_t m0,
 }
 
 /* ---- tasks ---- */
-void k5049c3261324(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kede6c03085ef(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 1, n_blocks = 1;

@@ -36,7 +36,7 @@ T_FN void finish(const struct call *c, int64_t m, int64_t n, i32v acc, int64_t c
     uint8_t *b4 = c->buf[4];
     (void)c, (void)count;
     const f32v v0 = t_cast_i32_f32((t_sub_i32(acc, t_load_i32(b3 + n)))) * t_splat_f32(0.02f);
-    const u8v v1 = t_cast_f32_u8((t_round_f32(v0) + t_splat_f32(3.0f)));
+    const u8v v1 = t_whole_f32_u8(v0, 3);
     t_store_u8(b4 + n + 16 * w0, v1);
 }
 
@@ -121,7 +121,7 @@ static void line(const struct call *from, const struct row *s, int64_t v0, int64
 }
 
 /* ---- tasks ---- */
-void k1945bb978ff8(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k70ce9208bc37(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 1, c_blocks = 1;

@@ -17,7 +17,7 @@ T_FN f32v t_sigmoid_f32(f32v x) {
     return t_blend_f32_(v1, v0, t_splat_f32(1.0f)) / (v0 + 1.0f);
 }
 
-void kfc723270dcf6(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k68b22b794523(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const uint8_t *b0 = buf[0];
     uint8_t *b1 = buf[1];
@@ -27,9 +27,8 @@ void kfc723270dcf6(void *const *buf, const int64_t *dim, void *scratch, int64_t 
     for (int64_t code = 0; code < 256; code += 16) {
         const i32v y0_0 = t_cast_u8_i32(t_cast_i64_u8((t_splat_i64(code) + t_lanes_i64())));
         const f32v y0_1 = t_cast_i32_f32((t_sub_i32(y0_0, t_splat_i32(3)))) * t_splat_f32(0.02f);
-        const f32v y0_2 = t_round_f32((t_sigmoid_f32(y0_1) * t_splat_f32(50.0f))) + t_splat_f32(3.0f);
-        const u8v y0_3 = t_cast_f32_u8(y0_2);
-        const u8v y0 = y0_3;
+        const u8v y0_2 = t_whole_f32_u8((t_sigmoid_f32(y0_1) * t_splat_f32(50.0f)), 3);
+        const u8v y0 = y0_2;
         t_store_u8(table0 + code, y0);
     }
     const int64_t size = 90 * s0;

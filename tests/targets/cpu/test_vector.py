@@ -135,3 +135,33 @@ def bilinear(x: Array, grid: Array) -> Array:
             at = np.clip(i, 0, height - 1).astype(int), np.clip(j, 0, width - 1).astype(int)
             total += np.where(inside, x[0][:, at[0], at[1]] * (1 - abs(row - i)) * (1 - abs(column - j)), 0)
     return total[None]
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+def test_every_second_element_is_stored(lanes: int, compiler: str) -> None:
+    """Of a result whose last axis has two points: those of the other stay, and none is written behind the last."""
+    theta = np.array([[[2, 0, 1], [0, 3, 5]]], np.float32)
+    m = Maker()
+    width = 65
+    y = m.add("AffineGrid", m.input(1, 2, 3), sizes=(const(5), const(width)))
+    program = Program(m.output(y), machine=Machine(lanes=lanes, compiler=kind_of(compiler)), compiler=compiler)
+    assert lanes < 8 or "t_store2_f32" in "".join(sources(program))
+    high, wide = ((2 * np.arange(n) + 1) / n - 1 for n in (5, width))
+    wanted = np.stack([*np.broadcast_arrays(2 * wide + 1, 3 * high[:, None] + 5)], -1)
+    np.testing.assert_allclose(program.run(theta)[0][0], wanted, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+def test_limits_come_before_rounding(lanes: int, compiler: str) -> None:
+    """Bytes are those of rounding first: halves to even, at and beyond the limits, of NaN and infinities."""
+    near = np.concatenate([k + np.array([-0.75, -0.5, -0.25, 0, 0.25, 0.5]) for k in (-256, -129, -128, -1, 0, 1)])
+    x = np.concatenate([near, -near, near + 255, [np.nan, np.inf, -np.inf, 3e9, -3e9]]).astype(np.float32)
+    for name, zero in (("u8", 0), ("u8", 128), ("u8", 255), ("i8", 0), ("i8", 3)):
+        m, dtype = Maker(), DTYPES[name]
+        total = m.add("Add", m.add("Round", m.input(len(x))), m.constant(np.array(zero, np.float32)))
+        y = m.add("Cast", total, to=dtype)
+        program = Program(m.output(y), machine=Machine(lanes=lanes, compiler=kind_of(compiler)), compiler=compiler)
+        assert ("t_whole_f32" in "".join(sources(program))) is (name == "u8" or not zero)
+        limits = np.iinfo(dtype.numpy)
+        wanted = np.clip(np.rint(x) + np.float32(zero), limits.min, limits.max)
+        np.testing.assert_array_equal(program.run(x)[0], np.where(np.isnan(x), 0, wanted))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from ...expr import BOOL, F32, F64, I32, I64, DType, Expr, axis, call, const, rebuild, substitute, walk
+from ...expr import BOOL, F32, F64, I8, I32, I64, U8, DType, Expr, axis, call, const, rebuild, substitute, walk
 from ...expr.bounds import exact, fits, range_of
 from ...expr.derived import Derived
 from ...expr.formulas_narrow import conversions_of
@@ -63,6 +63,19 @@ def vector_type(dtype: DType) -> str:
     return "i32v" if dtype is BOOL else f"{dtype.compute}v"
 
 
+def _rounded(e: Expr) -> tuple[Expr, int] | None:
+    """What is rounded, and what is added to that, of a byte that is a whole number, as of a quantised tensor."""
+    if e.op != "cast" or e.dtype not in (U8, I8) or e.args[0].dtype is not F32:
+        return None
+    number, zero = e.args[0], 0
+    if number.op == "add" and number.args[1].op == "const":
+        value = float(number.args[1].data)
+        if not (value.is_integer() and abs(value) < 256):
+            return None
+        number, zero = number.args[0], int(value)
+    return (number.args[0], zero) if number.op == "round" and (e.dtype is U8 or zero == 0) else None
+
+
 class Block(StatementPrinter):
     """Statements of one block of lanes.
 
@@ -98,6 +111,9 @@ class Block(StatementPrinter):
         """Add the statements that store a vector."""
         dtype = self.names.buffers[s.buffer].dtype
         step = self._step(s.offset)
+        if step == 2 and not self._counted and dtype in (F32, I32):
+            self.lines.append(self._call("store2", dtype, behind(f"b{s.buffer}", self.index(s.offset)), value) + ";")
+            return
         if step is None or step not in (0, 1):
             where = self.emit(s.offset)
             self.lines.append(
@@ -212,6 +228,9 @@ class Block(StatementPrinter):
             for a in e.args:
                 args.append((yield a, _SHORT))
             return f"t_{e.op}_i32({', '.join(args)})" if e.dtype is BOOL else f"t_cast_i32_{compute}({args[0]})"
+        if (whole := _rounded(e)) is not None:
+            zero = f", {whole[1]}" if e.dtype is U8 else ""
+            return f"t_whole_f32_{compute}({(yield whole[0], VALUE)}{zero})"
         args = []
         for a in e.args:
             args.append((yield a, VALUE))
