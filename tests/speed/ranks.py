@@ -1,8 +1,9 @@
-"""A model of Llama's layers, whole and cut into ranks, which this program starts as processes: answers, times, and
-what the cost model says of them.
+"""A model of Llama's layers, or that of a file, whole and cut into ranks, which this program starts as processes:
+answers, times, and what the cost model says of them.
 
     python -m tests.speed.ranks --target c --ranks 1 2 4 8 --width 1024 --inner 2816 --layers 4 --rows 128
     python -m tests.speed.ranks --target cuda --nccl /absolute/libnccl.so.2 --ranks 2 --dtype f16 --kill
+    python -m tests.speed.ranks --model gpt2.onnx --shard samples/ranks/gpt2.yaml --ranks 2 4 --mpi --kill
 """
 
 from __future__ import annotations
@@ -11,23 +12,23 @@ import argparse
 import faulthandler
 import json
 import os
+import re
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 
 import torshc
-from tests.support.models import model, node, save
+from tests.speed.llama_model import Llama, read_model
+from tests.support.models import save
 from torshc.base.options import CompileOptions
 from torshc.explain.ranks import ranks_json
 from torshc.pipeline.compiler import compile_model
@@ -37,80 +38,8 @@ SPLIT = "tensors:\n  ranks: {ranks}\n  split:\n" + "".join(
     f'    - {{{{names: "*.{name}", axis: 1}}}}\n' for name in ("q", "k", "v", "gate", "up")
 )
 SECONDS = 15  # that ranks wait for each other
-
-
-@dataclass(frozen=True)
-class Llama:
-    """Sizes of a model: its layers, their width within and between them, and the width of a head."""
-
-    layers: int
-    width: int
-    inner: int
-    depth: int
-    rows: int
-    dtype: Any
-
-    @property
-    def heads(self) -> int:
-        """How many there are."""
-        return self.width // self.depth
-
-    def make(self) -> onnx.ModelProto:
-        """The model: what comes out of its layers for a sequence of vectors, each of which sees those before it."""
-        rng = np.random.default_rng(1)
-
-        def weight(rows: int, columns: int) -> Any:
-            return (rng.standard_normal((rows, columns), np.float32) / rows**0.5).astype(self.dtype)
-
-        shapes = dict.fromkeys("qkvo", (self.width, self.width))
-        shapes |= {"gate": (self.width, self.inner), "up": (self.width, self.inner), "down": (self.inner, self.width)}
-        drawn = {name: weight(*shape) for name, shape in shapes.items()}
-        angles = np.outer(np.arange(self.rows), 10000.0 ** (-np.arange(self.depth // 2) / (self.depth // 2)))
-        constants: dict[str, Any] = {
-            "heads": np.array([0, 0, self.heads, self.depth]), "together": np.array([0, 0, self.width]),
-            "cos": np.cos(np.hstack([angles, angles])).astype(self.dtype),
-            "sin": np.sin(np.hstack([angles, angles])).astype(self.dtype),
-            "mask": np.triu(np.full((self.rows, self.rows), -10000.0), 1).astype(self.dtype),
-            "factor": np.array(self.depth**-0.5, self.dtype), "scale": np.ones(self.width, self.dtype),
-            "zero": np.array([0]), "half": np.array([self.depth // 2]), "all": np.array([self.depth]),
-            "last": np.array([3]),
-        }  # fmt: skip
-        nodes, x = [], "x"
-        for k in range(self.layers):
-            constants |= {f"{k}.{n}": np.roll(w, 7919 * k, axis=1) for n, w in drawn.items()}  # no two are equal
-            nodes += self._layer(k, x)
-            x = f"y{k}" if k < self.layers - 1 else "y"
-        shape = (1, self.rows, self.width)
-        return model(nodes, {"x": (self.dtype, shape)}, ["y"], constants, opset=23)
-
-    def _layer(self, k: int, x: str) -> list[onnx.NodeProto]:
-        y = f"y{k}" if k < self.layers - 1 else "y"
-        lines = [node("RMSNormalization", f"{x} scale", f"n{k}", axis=-1)]
-        for n in "qkv":
-            lines += [node("MatMul", f"n{k} {k}.{n}", f"{n}a{k}"), node("Reshape", f"{n}a{k} heads", f"{n}b{k}"),
-                      node("Transpose", f"{n}b{k}", f"{n}c{k}", perm=[0, 2, 1, 3])]  # fmt: skip
-        for n in "qk":
-            c = f"{n}c{k}"
-            lines += [
-                node("Slice", f"{c} half all last", f"{n}d{k}"), node("Neg", f"{n}d{k}", f"{n}e{k}"),
-                node("Slice", f"{c} zero half last", f"{n}f{k}"),
-                node("Concat", f"{n}e{k} {n}f{k}", f"{n}g{k}", axis=3),
-                node("Mul", f"{c} cos", f"{n}h{k}"), node("Mul", f"{n}g{k} sin", f"{n}i{k}"),
-                node("Add", f"{n}h{k} {n}i{k}", f"{n}j{k}"),
-            ]  # fmt: skip
-        return [
-            *lines,
-            node("Transpose", f"kj{k}", f"kt{k}", perm=[0, 1, 3, 2]), node("MatMul", f"qj{k} kt{k}", f"s{k}"),
-            node("Mul", f"s{k} factor", f"t{k}"), node("Add", f"t{k} mask", f"u{k}"),
-            node("Softmax", f"u{k}", f"p{k}", axis=-1), node("MatMul", f"p{k} vc{k}", f"m{k}"),
-            node("Transpose", f"m{k}", f"ma{k}", perm=[0, 2, 1, 3]), node("Reshape", f"ma{k} together", f"mb{k}"),
-            node("MatMul", f"mb{k} {k}.o", f"o{k}"), node("Add", f"o{k} {x}", f"r{k}"),
-            node("RMSNormalization", f"r{k} scale", f"rn{k}", axis=-1),
-            node("MatMul", f"rn{k} {k}.gate", f"g{k}"), node("MatMul", f"rn{k} {k}.up", f"w{k}"),
-            node("Sigmoid", f"g{k}", f"ga{k}"), node("Mul", f"g{k} ga{k}", f"gb{k}"),
-            node("Mul", f"gb{k} w{k}", f"gc{k}"), node("MatMul", f"gc{k} {k}.down", f"d{k}"),
-            node("Add", f"d{k} r{k}", y),
-        ]  # fmt: skip
+DTYPES: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "i32": np.int32, "i64": np.int64}
+BEFORE_DEATH = 3  # seconds that ranks run before one is killed
 
 
 # ---- a rank, and the whole model ------------------------------------------------------------------------------------
@@ -120,33 +49,37 @@ def work(bundle: str, folder: Path, seconds: float, how: str) -> None:
     """Run a bundle again and again for some time; write its answer and its median time.
 
     Args:
-        how: "kill" has rank 1 end by itself after the first run.
+        how: "kill" has it say when it is ready, and run until that fails.
     """
     if "kill" in how:
-        faulthandler.dump_traceback_later(40, exit=True)
+        faulthandler.dump_traceback_later(50, exit=True)
     loaded = torshc.load(bundle, threads=1 if "cpu" in how else None)
-    (spec,) = loaded.inputs
-    x = (
-        np.random.default_rng(2)
-        .standard_normal(tuple(map(int, spec.dims)), np.float32)
-        .astype({"f16": np.float16, "f32": np.float32}[spec.dtype])
-    )
-    feeds, out = {"x": x}, None
+    rng = np.random.default_rng(2)
+    feeds: dict[str, Any] = {}
+    for spec in loaded.inputs:
+        shape = tuple(map(int, spec.dims))
+        drawn = rng.integers(0, 100, shape) if spec.dtype[0] == "i" else rng.standard_normal(shape, np.float32)
+        feeds[spec.name] = drawn.astype(DTYPES[spec.dtype])
+    out: dict[str, Any] | None = None
     if loaded.device != "cpu" and find_spec("torch"):
         import torch
 
         place = torch.device(loaded.device)
-        feeds = {"x": torch.from_numpy(x).to(place)}
-        out = {"y": torch.empty_like(feeds["x"])}
-    y = loaded.run(feeds, out=out)["y"] if out else loaded.run(feeds)["y"]
+        feeds = {name: torch.from_numpy(x).to(place) for name, x in feeds.items()}
+        out = {name: torch.empty_like(y) for name, y in loaded.run(feeds).items()}
+
+    def run() -> Any:
+        return next(iter((loaded.run(feeds, out=out) if out else loaded.run(feeds)).values()))
+
+    y = run()
     print(f"rank {loaded.rank} of {loaded.ranks} on {loaded.device} ran", flush=True)
-    if "kill" in how and loaded.rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
+    if "kill" in how:
+        run_until_failure(run, folder, loaded.rank)
     times = list[float]()
     count = 3
     while len(times) < count:  # equally many on every rank
         began = time.perf_counter()
-        loaded.run(feeds, out=out) if out else loaded.run(feeds)
+        run()
         times.append(time.perf_counter() - began)
         if len(times) == 3 and count == 3:
             count = 3 + rounds(folder, times[-1], seconds, loaded.rank)
@@ -156,6 +89,20 @@ def work(bundle: str, folder: Path, seconds: float, how: str) -> None:
         found = {"median": statistics.median(times[3:]), "least": min(times[3:]), "runs": len(times) - 3}
         (folder / "times.json").write_text(json.dumps(found))
     loaded.close()
+
+
+def run_until_failure(run: Callable[[], Any], folder: Path, rank: int) -> None:
+    """Say that this rank is ready, and when and how its runs failed; then exit as a program that could not cope."""
+    for _ in range(3):
+        run()
+    (folder / f"ready{rank}.new").write_text(str(os.getpid()))
+    (folder / f"ready{rank}.new").rename(folder / f"ready{rank}")
+    try:
+        while True:
+            run()
+    except torshc.TorshcError as failed:
+        (folder / f"failed{rank}").write_text(json.dumps([time.monotonic(), failed.message]))
+        sys.exit(1)
 
 
 def rounds(folder: Path, one: float, seconds: float, rank: int) -> int:
@@ -181,21 +128,31 @@ def cores() -> list[int]:
 def start(bundle: Path, ranks: int, options: argparse.Namespace, how: str = "") -> dict[str, Any]:
     """Start the ranks of a bundle and wait for them."""
     with tempfile.TemporaryDirectory(dir=options.meet) as folder:
-        common = {**os.environ, "TORSHC_WORLD": str(ranks), "TORSHC_MEET": folder, "TORSHC_NCCL": options.nccl}
-        common |= {"TORSHC_RANKS_SECONDS": str(SECONDS), "NCCL_NVLS_ENABLE": "0"}
+        common = {
+            **os.environ,
+            "TORSHC_NCCL": options.nccl,
+            "TORSHC_RANKS_SECONDS": str(SECONDS),
+            "NCCL_NVLS_ENABLE": "0",
+        }
         how += " cpu" if options.target == "c" else ""
         command = [sys.executable, "-X", "faulthandler", "-m", "tests.speed.ranks", "--work", str(bundle), folder]
         command += [str(options.seconds), how]
         began = time.monotonic()
         places, alone = cores(), not (bundle / "rank0").exists()
+        lines = [["taskset", "-c", str(places[r % len(places)]), *command] for r in range(ranks)]
+        lines = [command] * ranks if options.target == "cuda" else lines
+        if options.mpi and not alone:
+            lines = [["mpirun", "--oversubscribe", "--allow-run-as-root", "-n", str(ranks), *command]]
+        elif not alone:
+            common |= {"TORSHC_WORLD": str(ranks), "TORSHC_MEET": folder}
         jobs = [
             subprocess.Popen(
-                command if options.target == "cuda" else ["taskset", "-c", str(places[rank % len(places)]), *command],
-                env=common if alone else {**common, "TORSHC_RANK": str(rank)},
+                line, env=common if alone or options.mpi else {**common, "TORSHC_RANK": str(rank)},
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             )
-            for rank in range(ranks)
+            for rank, line in enumerate(lines)
         ]  # fmt: skip
+        killed = kill_one(Path(folder), ranks, began + options.patience) if "kill" in how else None
         said = []
         for job in jobs:
             try:
@@ -204,11 +161,36 @@ def start(bundle: Path, ranks: int, options: argparse.Namespace, how: str = "") 
                 job.kill()
                 said.append(job.communicate()[0] + "\nit did not end")
         found: dict[str, Any] = {"codes": [job.returncode for job in jobs], "said": said}
-        found["took"] = time.monotonic() - began
+        if killed is not None:
+            found["killed"] = tell_death(Path(folder), killed, time.monotonic(), ranks)
         if (Path(folder) / "times.json").exists():
             found |= json.loads((Path(folder) / "times.json").read_text())
             found["y"] = np.load(Path(folder) / "y.npy")
         return found
+
+
+def kill_one(folder: Path, ranks: int, end: float) -> float | None:
+    """Kill the last rank some seconds after all were ready; when that was, or None where they never were."""
+    ready = [folder / f"ready{rank}" for rank in range(ranks)]
+    while not all(file.exists() for file in ready):
+        if time.monotonic() > end:
+            return None
+        time.sleep(0.01)
+    time.sleep(BEFORE_DEATH)
+    os.kill(int(ready[-1].read_text()), signal.SIGKILL)
+    return time.monotonic()
+
+
+def tell_death(folder: Path, killed: float, ended: float, ranks: int) -> str:
+    """What others said of a rank that was killed, and how long after that."""
+    lines = [
+        f"rank {ranks - 1} killed {BEFORE_DEATH} s after all were ready; the job's end {ended - killed:.2f} s later"
+    ]
+    for rank in range(ranks - 1):
+        if (folder / f"failed{rank}").exists():
+            at, message = json.loads((folder / f"failed{rank}").read_text())
+            lines.append(f"  rank {rank} after {at - killed:.2f} s: {message[:300]}")
+    return "\n".join(lines)
 
 
 # ---- all of it ------------------------------------------------------------------------------------------------------
@@ -220,16 +202,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         work(sys.argv[2], Path(sys.argv[3]), float(sys.argv[4]), sys.argv[5])
         return 0
     options = _parse(arguments)
-    dtype = {"f32": np.float32, "f16": np.float16}[options.dtype]
-    size = Llama(options.layers, options.width, options.inner, options.depth, options.rows, dtype)
+    size = Llama(options.layers, options.width, options.inner, options.depth, options.rows, DTYPES[options.dtype])
     failed = 0
     with tempfile.TemporaryDirectory(dir=options.folder) as place:
         folder = Path(place)
         began = time.monotonic()
-        file = save(size.make(), folder / "llama.onnx")
+        file = save(read_model(options.model) if options.model else size.make(), folder / "model.onnx")
         common: dict[str, Any] = {"target": options.target, "threads": 1, "arch": options.arch}
+        common["precision"] = options.precision
         done = compile_model(file, folder / "whole.tsc", CompileOptions(**common))
-        print(f"{size}: {done.weights_bytes / 1e6:.0f} MB, compiled in {time.monotonic() - began:.0f} s", flush=True)
+        took, name = time.monotonic() - began, options.model.name if options.model else size
+        print(f"{name}: {done.weights_bytes / 1e6:.0f} MB, compiled in {took:.0f} s", flush=True)
         whole = start(folder / "whole.tsc", 1, options)
         _complain(whole)
         print(f"whole: {whole['median'] * 1e3:.3f} ms, least {whole['least'] * 1e3:.3f}", flush=True)
@@ -243,9 +226,10 @@ def _ranks(
 ) -> int:
     """Measure a number of ranks; 1 where they fail."""
     shard, bundle = folder / f"{ranks}.yaml", folder / f"ranks{ranks}.tsc"
-    shard.write_text(SPLIT.format(ranks=ranks))
+    text = options.shard.read_text() if options.shard else SPLIT.format(ranks=ranks)
+    shard.write_text(re.sub(r"\b(ranks|stages): \d+", rf"\g<1>: {ranks}", text))
     began = time.monotonic()
-    made = compile_ranks(file, bundle, CompileOptions(shard=shard, **common))
+    made = compile_ranks(file, bundle, CompileOptions(shard=Path(f"auto:{ranks}") if options.auto else shard, **common))
     told = ranks_json(made, {})
     compiled = time.monotonic() - began
     predicted = told["ranks"][0]["predicted_ms"] + sum(e.get("predicted_ms", 0) for e in told["exchanges"])
@@ -261,11 +245,7 @@ def _ranks(
     )
     if options.kill and ranks > 1:
         found = start(bundle, ranks, options, "kill")
-        print(f"rank 1 killed: exit codes {found['codes']} after {found['took']:.1f} s", flush=True)
-        print(
-            "\n".join(f"  {line[:150]}" for text in found["said"] for line in text.strip().splitlines()[-8:]),
-            flush=True,
-        )
+        print(found.get("killed") or found["said"], f"; exit codes {found['codes']}", sep="", flush=True)
     return 0
 
 
@@ -281,6 +261,11 @@ def _complain(found: dict[str, Any]) -> bool:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", choices=["c", "cuda"], default="c")
+    parser.add_argument("--model", type=Path, help="a file in place of Llama's layers; weights that it lacks are drawn")
+    parser.add_argument("--shard", type=Path, help="how the model is cut, for any number of ranks or stages")
+    parser.add_argument("--auto", action="store_true", help="cut it as the cost model chooses")
+    parser.add_argument("--mpi", action="store_true", help="start ranks by mpirun")
+    parser.add_argument("--precision", default="f32", help="as of compile")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--dtype", choices=["f32", "f16"], default="f32")
     for name, usual in (("layers", 4), ("width", 1024), ("inner", 2816), ("depth", 64), ("rows", 128)):
@@ -289,7 +274,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--patience", type=float, default=60, help="seconds that ranks may take in all")
     parser.add_argument("--nccl", default="", help="absolute path of libnccl.so.2")
     parser.add_argument("--arch", default="", help="of cards, as of compile")
-    parser.add_argument("--kill", action="store_true", help="also see what happens when a rank is killed")
+    parser.add_argument("--kill", action="store_true", help="also see what happens when the last rank is killed")
     parser.add_argument("--folder", help="for models and bundles")
     parser.add_argument("--meet", default="/dev/shm", help="where ranks meet: a folder in memory")
     return parser.parse_args(arguments)

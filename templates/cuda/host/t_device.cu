@@ -236,7 +236,8 @@ void t_device_watch(t_device *d, int (*check)(void *context, double began), void
 
 // ---- waiting ----
 
-static const double ENDS_WITHIN = 5.0;  // seconds, of work that is given up
+// Seconds that work which is given up has to end. What goes on after them (`stuck`) only the end of the process stops.
+static const double ENDS_WITHIN = 1.0;
 
 static double seconds() { return (double)t_now() * 1e-9; }
 

@@ -13,8 +13,9 @@
 
 #include "t_gpu_model.h"
 
-/* How long work may go on without a rank that has ended: it may have ended because it was done. */
-static const double GRACE = 3.0;
+/* How long work may go on without a rank that has ended: it may have ended because it was done, and all that others have
+ * left to do then is what follows the last exchange of a run. */
+static const double GRACE = 1.0;
 
 struct t_nccl {
     t_nccl_functions f;

@@ -191,8 +191,10 @@ API int ncclCommInitRank(Comm **comm, int count, Id id, int rank) {
     return success;
 }
 
-// Its memory and its files stay, as streams and other ranks may use them.
+// Its memory and its files stay, as streams and other ranks may use them. With T_EMULATE_NCCL_STUCK it waits for recorded
+// runs that wait for it, as NCCL may.
 API int ncclCommAbort(Comm *c) {
+    while (setting("T_EMULATE_NCCL_STUCK")) usleep(1000);
     c->aborted = true;
     return success;
 }

@@ -232,7 +232,7 @@ def test_options_of_before_have_no_nccl(tensors: Path) -> None:
 # ---- processes ----
 
 PROGRAM = """
-import os, signal, sys
+import os, signal, sys, time
 import numpy as np, torshc
 bundle, feed, how = sys.argv[1:]
 model = torshc.load(bundle)
@@ -243,7 +243,11 @@ np.save(f"{feed}.{model.rank}.npy", y)
 if how == "kill":
     if model.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    model.run({"x": x})
+    began = time.monotonic()
+    try:
+        model.run({"x": x})
+    except torshc.TorshcError as failed:
+        sys.exit(f"{failed}; after {time.monotonic() - began} s")
 """
 
 
@@ -268,13 +272,17 @@ def test_processes_meet_in_a_folder(tensors: Path, tmp_path: Path) -> None:
     assert all(np.allclose(y, want, rtol=0, atol=4e-6 * np.abs(want).max()) for y in found)
 
 
-def test_a_killed_rank_ends_the_others_by_name(tensors: Path, tmp_path: Path) -> None:
-    began = time.monotonic()
+@pytest.mark.parametrize("stuck", ["", "1"], ids=["", "though its abort waits for ever"])
+def test_a_killed_rank_ends_the_others_by_name(
+    stuck: str, tensors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second for a rank that may be done, and one for the work that is given up, in place of 30 for an exchange."""
+    monkeypatch.setenv("T_EMULATE_NCCL_STUCK", stuck)
     jobs = start(tensors, tmp_path, "kill")
     said = [job.communicate(timeout=100)[1] for job in jobs]
-    assert jobs[0].returncode not in (0, None) and jobs[1].returncode == -signal.SIGKILL
-    assert "rank 1 of 2 has ended" in said[0]
-    assert time.monotonic() - began < 60  # with 30 s for an exchange that nobody ends; on an idle machine 5
+    assert jobs[0].returncode == 1 and jobs[1].returncode == -signal.SIGKILL
+    assert "waiting for a run: rank 1 of 2 has ended" in said[0]
+    assert float(said[0].rsplit("after ", 1)[1].split()[0]) < 10  # on a machine with other work; on an idle one 2
 
 
 def test_the_c_of_ranks_is_free_of_warnings(tensors: Path, tmp_path: Path) -> None:
