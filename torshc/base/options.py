@@ -91,8 +91,8 @@ class CompileOptions:
             each weight; f8 also 2^-17 of the largest of 32 that share a scale.
         sbom: write a bill of materials (CycloneDX) into the bundle.
         train: file of a training step (YAML): the library trains the model's weights instead of running it.
-        shard: file that cuts the model into ranks, processes that share it (YAML), or "auto:4" for as a cost model
-            chooses; the whole model when None.
+        shard: file that cuts the model into ranks, processes that share it (YAML); "auto:4" for as a cost model
+            chooses, "model" (or "model:NAME") for as ONNX's annotations in it say; the whole model when None.
         named_weights: let the library take other weights by the model's names (``torshc_set_tensors``).
         profile: let the library time its kernels.
         cc: the C compiler to use; found by itself when empty.

@@ -175,8 +175,9 @@ TRAIN: Option = click.option(
 SHARD: Option = click.option(
     "--shard",
     type=FILE,
-    metavar="FILE|auto:N",
-    help="Cut the model into ranks, processes or cards that share it, as a file says (YAML) or a cost model; c, cuda.",
+    metavar="FILE|auto:N|model",
+    help="Cut the model into ranks, processes or cards that share it, as a file says (YAML), a cost model, or the "
+    "model (ONNX's device configurations; model:NAME of several); c, cuda.",
 )
 PROFILE: Option = click.option("--profile", is_flag=True, help="Make the library time its kernels.")
 DIMS: Option = click.option(

@@ -20,16 +20,30 @@ from ..bundle.package import BundleWriter, file_sha256
 from ..bundle.ranks import add_mpi, rank_folder
 from ..expr import Expr, as_int, to_text
 from ..formats import load_graph
+from ..formats.devices import ModelDevices, read_devices
 from ..graph import Graph
 from ..ops import CustomOperators
 from ..plan.partition import drop_unneeded, is_plain
-from ..sharding import Cut, Sharding, Stages, choose_splits, cut_stages, machine_of, read_sharding, split_tensors
+from ..sharding import (
+    Cut,
+    Layouts,
+    Sharding,
+    Stages,
+    choose_splits,
+    cut_as_annotated,
+    cut_stages,
+    layouts_of,
+    machine_of,
+    read_sharding,
+    split_tensors,
+)
 from ..sharding.config import RANKS_MOST
 from ..targets import TARGETS, find_target
 from .compilation import Compilation
 from .compiler import compile_model, prepare
 
 _AUTOMATIC = re.compile("auto:([0-9]{1,9})")  # in place of a file
+_ANNOTATED = re.compile("model(?::(.+))?", re.DOTALL)
 _ALONE = ("train", "specialize", "observed", "named_weights", "kernels", "isa")  # options that ranks do not have
 
 
@@ -119,7 +133,9 @@ def cut_model(source: str | Path | bytes | Graph, options: CompileOptions) -> Cu
         if getattr(options, name):
             raise ConfigError(f"--shard with --{name.replace('_', '-')}", "leave one of them out")
     automatic = _AUTOMATIC.fullmatch(str(options.shard))
-    sharding = Sharding() if automatic else read_sharding(options.shard)
+    annotated = _ANNOTATED.fullmatch(str(options.shard))
+    sharding = Sharding() if automatic or annotated else read_sharding(options.shard)
+    devices = read_devices(source) if annotated and not isinstance(source, Graph) else ModelDevices({}, ())
     with spending(options.budget):
         graph = source
         if not isinstance(graph, Graph):
@@ -129,7 +145,12 @@ def cut_model(source: str | Path | bytes | Graph, options: CompileOptions) -> Cu
             found = [n.describe() for n in graph.nodes if n.op.family == "host"] or ["the model"]
             why = "sizes or contents are known only in a run, which no rank can have"
             raise UnsupportedError([f"{who}: {why}" for who in found], "pin the inputs' shapes with --shapes")
-        return _choose(graph, int(automatic[1]), options) if automatic else _cut(graph, sharding, options)
+        if automatic:
+            return _choose(graph, int(automatic[1]), options)
+        if annotated:
+            asked = cut_as_annotated(graph, devices, annotated[1] or "")
+            return cut_stages(graph, asked) if isinstance(asked, Stages) else _split(graph, asked, options)
+        return _cut(graph, sharding, options)
 
 
 def _on_cards(options: CompileOptions) -> bool:
@@ -143,14 +164,18 @@ def _choose(graph: Graph, ranks: int, options: CompileOptions) -> Cut:
     found = choose_splits(graph, ranks, machine_of(_on_cards(options), options.precision))
     if found is None:
         return dataclasses.replace(cut_stages(graph, Stages(ranks, where="--shard auto")), chosen=f"stages: {ranks}\n")
-    return dataclasses.replace(split_tensors(graph, found, _on_cards(options)), chosen=found.text)
+    return dataclasses.replace(_split(graph, layouts_of(graph, found), options), chosen=found.text)
 
 
 def _cut(graph: Graph, sharding: Sharding, options: CompileOptions) -> Cut:
     if sharding.stages is not None:
         return cut_stages(graph, sharding.stages)
     assert sharding.tensors is not None
-    return split_tensors(graph, sharding.tensors, _on_cards(options))
+    return _split(graph, layouts_of(graph, sharding.tensors), options)
+
+
+def _split(graph: Graph, layouts: Layouts, options: CompileOptions) -> Cut:
+    return split_tensors(graph, layouts, _on_cards(options))
 
 
 def exchanges_of(cut: Cut) -> tuple[ExchangeInfo, ...]:

@@ -6,6 +6,7 @@ Where weights are split, what follows is split as rules say (`layout.py`). What 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,21 +24,54 @@ from .cut import Cut, RankGraph, Transfer, demands_of, name_of, names_of
 from .layout import Axis, Layout, Way, way_of
 
 
-def split_tensors(graph: Graph, plan: TensorParallel, adds_halves: bool = False) -> Cut:
+@dataclass
+class Layouts:
+    """How a model's tensors are split.
+
+    Attributes:
+        ranks: how many there are.
+        weights: layouts of constants.
+        uses: of operands as one node reads them.
+        gives: of results, whatever they have of themselves.
+        scattered: of sums over ranks.
+        where: what says so, where that is the model itself: what no rule can follow is refused then.
+    """
+
+    ranks: int
+    weights: dict[Value, Axis] = field(default_factory=dict)
+    uses: dict[Node, dict[Value, Layout]] = field(default_factory=dict)
+    gives: dict[Value, Layout] = field(default_factory=dict)
+    scattered: dict[Node, Axis] = field(default_factory=dict)
+    where: str = ""
+
+
+def layouts_of(graph: Graph, plan: TensorParallel) -> Layouts:
+    """The layouts that rules come to.
+
+    Raises:
+        ConfigError: a name that the model does not have, or an axis that cannot be split.
+    """
+    weights, uses = _read_layouts(graph, plan)
+    return Layouts(plan.ranks, weights, uses, scattered=_scattered(graph, plan))
+
+
+def split_tensors(graph: Graph, layouts: Layouts, adds_halves: bool = False) -> Cut:
     """The graphs of ranks that share the weights of a model. All take all its inputs and give all its outputs.
 
     Args:
         adds_halves: whether what adds up tensors of ranks adds two halves as an f32 would, and rounds once.
 
     Raises:
-        ConfigError: a name that the model does not have, or an axis that cannot be split.
-        UnsupportedError: a sum over ranks of a type that has none.
+        UnsupportedError: a sum over ranks of a type that has none, or nodes that the model has split and no rule can.
     """
-    splitter = _Splitter(graph, plan.ranks, _scattered(graph, plan), adds_halves and plan.ranks <= 2)
-    weights, uses = _read_layouts(graph, plan)
-    splitter.layout.update(weights)
+    splitter = _Splitter(graph, layouts, adds_halves and layouts.ranks <= 2)
     for node in graph.nodes:
-        splitter.compute(node, uses.get(node, {}))
+        splitter.compute(node, layouts.uses.get(node, {}))
+    if layouts.where and splitter.whole:
+        raise UnsupportedError(
+            [f"{n.describe()}: the model splits what it reads, and ranks compute it whole" for n in splitter.whole],
+            "leave out the annotations of these nodes",
+        )
     return splitter.finish()
 
 
@@ -47,25 +81,31 @@ class _Splitter:
     Attributes:
         layout: of values of the model; those that are not there are whole.
         scattered: how sums are split that are not to be whole on every rank.
+        gives: how results are to be split.
+        whole: nodes of which an operand is to be split, and which no rule can compute so.
         halves: whether halves are added up as they are.
     """
 
-    def __init__(self, graph: Graph, count: int, scattered: Mapping[Node, Axis], halves: bool) -> None:
-        self.graph, self.count, self.scattered, self.halves = graph, count, scattered, halves
-        self.ranks = [RankGraph(graph, r, count) for r in range(count)]
-        self.layout: dict[Value, Axis] = {}
+    def __init__(self, graph: Graph, layouts: Layouts, halves: bool) -> None:
+        self.graph, self.count, self.halves = graph, layouts.ranks, halves
+        self.scattered, self.gives = layouts.scattered, layouts.gives
+        self.ranks = [RankGraph(graph, r, self.count) for r in range(self.count)]
+        self.layout: dict[Value, Axis] = dict(layouts.weights)
+        self.whole: list[Node] = []
         self.transfers: list[Transfer] = []
         self._made: dict[tuple[Value, Layout], list[Value]] = {}  # in layouts that they do not have of themselves
 
-    def compute(self, node: Node, uses: dict[Value, Axis]) -> None:
+    def compute(self, node: Node, uses: Mapping[Value, Layout]) -> None:
         """Make a node on every rank.
 
         Args:
-            uses: layouts of constants as this node alone reads them.
+            uses: layouts of operands as this node alone reads them.
         """
-        known = {**self.layout, **uses}
+        known: dict[Value, Layout] = {**self.layout, **uses}
         layouts = [None if v is None else known.get(v) for v in node.inputs]
         way = way_of(node, layouts, self.count) if any(layouts) else None
+        if way is None and any(uses.values()):
+            self.whole.append(node)
         way = way or Way((None,) * len(node.inputs), node.op, (None,) * len(node.outputs))
         wanted = zip(node.inputs, (*way.wants, *[None] * len(node.inputs)), strict=False)
         operands = [[None] * self.count if v is None or way.drops(v) else self._in(v, want) for v, want in wanted]
@@ -79,6 +119,9 @@ class _Splitter:
             for rank, x in zip(self.ranks, self._in(term, self._beside(node, term)), strict=True):
                 total = Tensor(rank.builder, rank.there[node.output]) + Tensor(rank.builder, x) * factor
                 rank.there[node.output] = total.value
+        for v in node.outputs:
+            if v in self.gives and self.gives[v] != self.layout.get(v):
+                self._turn(v, self.gives[v])
 
     def finish(self) -> Cut:
         """The graphs, with whole outputs."""
@@ -107,6 +150,18 @@ class _Splitter:
             found = [_own_part(rank, x, want) for rank, x in zip(self.ranks, self._in(v, None), strict=True)]
         self._made[v, want] = found
         return found
+
+    def _turn(self, v: Value, want: Layout) -> None:
+        """From here on a value is in another layout; what it was is still there for those that need it so."""
+        have, before = self.layout.get(v), [rank.get(v) for rank in self.ranks]
+        turned = self._in(v, want)
+        self._made[v, have] = before
+        for rank, own in zip(self.ranks, turned, strict=True):
+            rank.there[v] = own
+        if want is None:
+            del self.layout[v]
+        else:
+            self.layout[v] = want
 
     def _gather(self, v: Value, have: Axis) -> list[Value]:
         found = []
@@ -219,7 +274,7 @@ def _make(rank: RankGraph, node: Node, way: Way, operands: Sequence[Value | None
 # ---- what the file says ----
 
 
-def _read_layouts(graph: Graph, plan: TensorParallel) -> tuple[dict[Value, Axis], dict[Node, dict[Value, Axis]]]:
+def _read_layouts(graph: Graph, plan: TensorParallel) -> tuple[dict[Value, Axis], dict[Node, dict[Value, Layout]]]:
     """The layouts of the weights that rules name, and those of weights as products read them that rules name.
 
     Raises:
@@ -235,7 +290,7 @@ def _read_layouts(graph: Graph, plan: TensorParallel) -> tuple[dict[Value, Axis]
                 if name not in found:
                     found[name] = _axis_of(rule, name, weights.get(name) or read[name], plan.ranks)
     problems.settle()
-    uses: dict[Node, dict[Value, Axis]] = {}
+    uses: dict[Node, dict[Value, Layout]] = {}
     for name in found.keys() - weights.keys():
         uses.setdefault(products[name], {})[read[name]] = found[name]
     return {weights[name]: axis for name, axis in found.items() if name in weights}, uses
