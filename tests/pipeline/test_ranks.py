@@ -77,7 +77,6 @@ def test_without_mpicc_the_remedy_is_told(
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "target": ({"target": "llvm"}, "--shard with --target llvm"),
-    "training": ({"train": Path("step.yaml")}, "--shard with --train"),
     "variants": ({"specialize": ("n=1",)}, "--shard with --specialize"),
     "versions": ({"isa": ("x86-64-v2",)}, "--shard with --isa"),
     "names": ({"named_weights": True}, "--shard with --named-weights"),

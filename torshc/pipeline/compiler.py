@@ -80,17 +80,20 @@ def prepare(
     options: CompileOptions,
     observer: Observer | None = None,
     weights: Mapping[str, Array] | None = None,
+    training: Training | None = None,
 ) -> Compilation:
     """Import, optimise, fuse and render a model; runs no compiler.
 
     Args:
         source: path or bytes of an ONNX or JSON model, or a graph (which is changed).
         weights: arrays in place of the model's weights of these names.
+        training: the step that is made, in place of that in a file.
 
     Raises:
         TorshcError: a member of the family, by cause.
     """
-    return _prepare(source, jobs_of(options)[0], observer, weights or {})
+    job = jobs_of(options)[0]
+    return _prepare(source, dataclasses.replace(job, training=training or job.training), observer, weights or {})
 
 
 def _prepare(

@@ -23,6 +23,7 @@ from ..formats import load_graph
 from ..formats.devices import ModelDevices, read_devices
 from ..graph import Graph
 from ..ops import CustomOperators
+from ..ops.ranks.collectives import Collective
 from ..plan.partition import drop_unneeded, is_plain
 from ..sharding import (
     Cut,
@@ -38,13 +39,15 @@ from ..sharding import (
     split_tensors,
 )
 from ..sharding.config import RANKS_MOST
+from ..sharding.cut import Transfer, name_of
 from ..targets import TARGETS, find_target
+from ..training import Training, read_training
 from .compilation import Compilation
 from .compiler import compile_model, prepare
 
 _AUTOMATIC = re.compile("auto:([0-9]{1,9})")  # in place of a file
 _ANNOTATED = re.compile("model(?::(.+))?", re.DOTALL)
-_ALONE = ("train", "specialize", "observed", "named_weights", "kernels", "isa")  # options that ranks do not have
+_ALONE = ("specialize", "observed", "named_weights", "kernels", "isa")  # options that ranks do not have
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,10 @@ def prepare_ranks(
     Raises:
         TorshcError: a member of the family, by cause.
     """
+    if options.train is not None:
+        each, steps = _replicas(options)
+        made = [prepare(source, each, observer, training=step) for step in steps]
+        return Ranks(tuple(made), _exchanged(made[0].graph))
     cut = cut_model(source, options)
     each = _of_a_rank(options)
     return Ranks(tuple(prepare(graph, each, observer) for graph in cut.graphs), cut)
@@ -97,15 +104,22 @@ def compile_ranks(
     """
     if options.emit != "bundle":
         raise ConfigError(f"--shard with --emit {options.emit}", "leave --emit out: a bundle of bundles is written")
-    cut = cut_model(source, options)
-    each = dataclasses.replace(_of_a_rank(options), prefix=options.prefix or prefix_of(Path(out)))
+    parts: list[tuple[str | Path | bytes | Graph, Training | None]]
+    if options.train is not None:
+        each, steps = _replicas(options)
+        cut, parts = None, [(source, step) for step in steps]
+    else:
+        each, cut = _of_a_rank(options), cut_model(source, options)
+        parts = [(graph, None) for graph in cut.graphs]
+    each = dataclasses.replace(each, prefix=options.prefix or prefix_of(Path(out)))
     done, infos = list[Compilation](), list[RankInfo]()
     with BundleWriter(Path(out)) as bundle:
-        for k, graph in enumerate(cut.graphs):
+        for k, (part, step) in enumerate(parts):
             folder = bundle.folder / rank_folder(k)
-            done.append(compile_model(graph, folder, each, observer))
+            done.append(compile_model(part, folder, each, observer, training=step))
             infos.append(RankInfo(rank_folder(k), done[-1].weights_bytes, file_sha256(folder / FILE)))
         lacking = add_mpi(bundle)
+        cut = cut or _exchanged(done[0].graph)
         bundle.commit(RanksManifest(__version__, done[0].name, each.prefix, tuple(infos), exchanges_of(cut)).to_json())
     warnings = (
         [
@@ -125,16 +139,14 @@ def cut_model(source: str | Path | bytes | Graph, options: CompileOptions) -> Cu
         ConfigError: the file is wrong, or names what the model does not have; or options do not go with it.
         UnsupportedError: the model's sizes or steps are known only in a run.
     """
-    assert options.shard is not None
-    if Feature.RANKS not in find_target(options.target).features:
-        able = " or ".join(name for name in sorted(TARGETS) if Feature.RANKS in find_target(name).features)
-        raise ConfigError(f"--shard with --target {options.target}", f"ranks are processes: use --target {able}")
-    for name in _ALONE:
-        if getattr(options, name):
-            raise ConfigError(f"--shard with --{name.replace('_', '-')}", "leave one of them out")
+    _require_ranks(options)
     automatic = _AUTOMATIC.fullmatch(str(options.shard))
     annotated = _ANNOTATED.fullmatch(str(options.shard))
-    sharding = Sharding() if automatic or annotated else read_sharding(options.shard)
+    sharding = Sharding() if automatic or annotated else read_sharding(_shard_of(options))
+    if sharding.replicas:
+        raise ConfigError(
+            f"{sharding.file}: replicas without --train", "name a training step, or cut into stages or tensors"
+        )
     devices = read_devices(source) if annotated and not isinstance(source, Graph) else ModelDevices({}, ())
     with spending(options.budget):
         graph = source
@@ -151,6 +163,50 @@ def cut_model(source: str | Path | bytes | Graph, options: CompileOptions) -> Cu
             asked = cut_as_annotated(graph, devices, annotated[1] or "")
             return cut_stages(graph, asked) if isinstance(asked, Stages) else _split(graph, asked, options)
         return _cut(graph, sharding, options)
+
+
+def _shard_of(options: CompileOptions) -> Path:
+    assert options.shard is not None
+    return options.shard
+
+
+def _require_ranks(options: CompileOptions) -> None:
+    """Refuse targets that have no ranks, and options that do not go with them.
+
+    Raises:
+        ConfigError: one of them is there.
+    """
+    if Feature.RANKS not in find_target(options.target).features:
+        able = " or ".join(name for name in sorted(TARGETS) if Feature.RANKS in find_target(name).features)
+        raise ConfigError(f"--shard with --target {options.target}", f"ranks are processes: use --target {able}")
+    for name in _ALONE:
+        if getattr(options, name):
+            raise ConfigError(f"--shard with --{name.replace('_', '-')}", "leave one of them out")
+
+
+def _replicas(options: CompileOptions) -> tuple[CompileOptions, list[Training]]:
+    """How each rank of a training step is compiled, and its step.
+
+    Raises:
+        ConfigError: the file says another thing than how many there are.
+    """
+    _require_ranks(options)
+    assert options.train is not None
+    if _AUTOMATIC.fullmatch(str(options.shard)) or _ANNOTATED.fullmatch(str(options.shard)):
+        raise ConfigError(f"--shard {options.shard} with --train", "name a file that says replicas: 2, or as many")
+    count, training = read_sharding(_shard_of(options)).replicas, read_training(options.train)
+    if not count:
+        raise ConfigError(f"--train with stages or parts of tensors in {options.shard}", "ranks train as replicas: 2")
+    if training.refuse_nan:
+        raise ConfigError(f"{training.file}: refuse_nan with --shard", "leave it out, and look at the loss")
+    steps = [dataclasses.replace(training, rank=rank, ranks=count) for rank in range(count)]
+    return dataclasses.replace(options, shard=None), steps
+
+
+def _exchanged(graph: Graph) -> Cut:
+    """What the ranks of a training step exchange."""
+    found = [n for n in graph.nodes if isinstance(n.op, Collective)]
+    return Cut((), tuple(Transfer(-1, -1, n.op.name, name_of(n.operands[0]), n.operands[0].type) for n in found))
 
 
 def _on_cards(options: CompileOptions) -> bool:

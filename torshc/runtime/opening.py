@@ -169,9 +169,8 @@ def _load(
     except BaseException:
         opened.unload()
         raise
-    if rank is not None:
-        return Model(manifest, found, rank.rank, rank.count)
-    return TrainingModel(manifest, found) if manifest.states else Model(manifest, found)
+    kind = TrainingModel if manifest.states else Model
+    return kind(manifest, found) if rank is None else kind(manifest, found, rank.rank, rank.count)
 
 
 def _version(library: Library, manifest: RunInfo) -> RunInfo:

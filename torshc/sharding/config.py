@@ -13,6 +13,8 @@ tensors:                        # or: all ranks compute all nodes, with their pa
     - {names: "*.c_fc.weight", axis: 1}
   scatter:                      # sums of which every rank gets its part, as of rows
     - {names: "*.c_proj*", axis: 0}
+
+replicas: 2                     # or, with --train: each rank has a part of the batch, and all the same weights
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from typing import Any
 from ..base.errors import ConfigError, did_you_mean
 from ..passes.config import Item, Problems, read_yaml
 
-KEYS = ("stages", "tensors")
+KEYS = ("stages", "tensors", "replicas")
 RANKS_MOST = 1024
 SIZE_MOST = 1 << 31
 
@@ -147,11 +149,13 @@ class Sharding:
     Attributes:
         stages: stages one behind the other.
         tensors: parts of weights.
+        replicas: how many ranks train on a part of the batch each; 0 for none.
         file: where it was read.
     """
 
     stages: Stages | None = None
     tensors: TensorParallel | None = None
+    replicas: int = 0
     file: str = ""
 
 
@@ -167,7 +171,7 @@ def read_sharding(path: Path) -> Sharding:
         items = top.mapping(KEYS)
         if len(items) != 1:
             if items:
-                raise top.error("stages and tensors at once", "cut the model in one of these ways")
+                raise top.error(f"{' and '.join(items)} at once", "cut the model in one of these ways")
             raise top.error("nothing says how the model is cut", f"one of: {', '.join(KEYS)}")
         for key, item in items.items():
             with problems.gather():
@@ -222,4 +226,4 @@ def _split_rule(item: Item) -> SplitRule:
     return SplitRule(Choice(names.text(), _place(names)), items["axis"].integer(-8, 7), parts, _place(item))
 
 
-_READERS = {"stages": _stages, "tensors": _tensors}
+_READERS = {"stages": _stages, "tensors": _tensors, "replicas": lambda item: item.integer(2, RANKS_MOST)}

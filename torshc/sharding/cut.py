@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from ..expr import Expr
 from ..graph import Builder, Graph, Node, TensorType, Value
-from ..ops.core.bounds import EXCHANGE
+from ..ops.ranks.chain import Chain
 from ..ops.ranks.collectives import Collective, Recv, Send
 
 
@@ -74,7 +72,7 @@ class RankGraph:
         self.graph.custom = whole.custom
         self.graph.file_sha256 = whole.file_sha256
         self.graph.warnings = list(whole.warnings) if rank == 0 else []
-        self._token = self.graph.constant(np.zeros((), np.bool_))
+        self._chain = Chain(self.builder)
 
     def get(self, v: Value) -> Value:
         """What stands for a value of the model; constants are shared."""
@@ -88,8 +86,7 @@ class RankGraph:
 
     def exchange(self, op: Collective, *operands: Value, name: str = "") -> list[Value]:
         """Make an exchange behind the one before it; its results without the token."""
-        *results, self._token = self.builder.add(op, (*operands, self._token), name)
-        return results
+        return self._chain.add(op, *operands, name=name)
 
     def send(self, v: Value, peer: int, tag: int) -> None:
         """Send what stands for a value of the model."""
@@ -104,8 +101,7 @@ class RankGraph:
         """The graph with these outputs, which refuses runs as is demanded."""
         for v, what in demands.items():
             self.graph.demand(v, what)
-        if self._token.const is None:
-            self.graph.demand(self._token, EXCHANGE)
+        self._chain.settle()
         self.graph.declare_outputs(results, self.whole.output_names[: len(self.whole.results)])
         return self.graph
 

@@ -88,6 +88,8 @@ class Training:
         accumulate: how many steps, each of a part of a batch, make one update, by the mean of their gradients.
         refuse_nan: whether a step whose loss is no finite number is refused.
         file: where it was read.
+        rank, ranks: which of how many processes this step is for, each with a part of the batch, as long as those of
+            others; no file says this.
     """
 
     weights: tuple[Choice, ...]
@@ -103,6 +105,8 @@ class Training:
     accumulate: int = 1
     refuse_nan: bool = False
     file: str = ""
+    rank: int = 0
+    ranks: int = 1
 
 
 def read_training(path: Path) -> Training:

@@ -26,6 +26,7 @@ from .losses import add_loss
 from .mode import Mode
 from .optimizers import INPUT, At, clipped
 from .order import bring_forward
+from .replicas import Replicas
 
 STEP, PART, SEED_STATE, SUM = (f"{OWN}{name}" for name in ("step", "micro_step", "seed", "gradient"))
 _STATISTICS = {"BatchNormalization": (3, 4), "BatchNormalizationTraining": (3, 4)}  # operands that no step trains
@@ -40,7 +41,8 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     Its inputs are the model's, what the loss compares with, and the learning rate and the seed if these are inputs; its
     outputs are the loss, and the model's outputs and the gradients that the step asks for. The weights that are trained
     become states, as do the statistics that batches move, the number of updates, the seed of what steps draw, and what
-    the optimizer keeps of each weight.
+    the optimizer keeps of each weight. Of several ranks each has a part of the batch, and all take the means of
+    gradients, losses and statistics (`replicas.py`): states stay equal.
 
     Raises:
         ConfigError: a weight or an output is not there, or cannot be trained or made a loss of.
@@ -54,6 +56,8 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     asked = _choose_outputs(graph, training)
     mode = Mode(graph, training)
     held, (loss, *given) = _as_inputs(graph, chosen, [loss, *asked.values()], mode)
+    replicas = Replicas(builder, training.rank, training.ranks)
+    wanted, loss = loss, replicas.mean(loss, "loss")
     rate = _add_number_input(graph, training, RATE, F32) if training.optimizer.learning_rate == INPUT else None
     seed = _add_number_input(graph, training, SEED, I64) if mode.draws and training.seed is None else None
     if training.refuse_nan:
@@ -65,10 +69,16 @@ def make_training_graph(graph: Graph, training: Training) -> None:
         for number in (by, *(old for old, _ in at.pairs.values())):
             salt(graph.nodes, number)
         pairs |= {SEED_STATE: (by, by)} if seed is None else {}
-    found = _gradients(builder, held, loss)
+        replicas.salt_draws()
+    own = _gradients(builder, held, wanted)
+    first_update = len(graph.nodes)
+    found = replicas.means(own, [*held])
     slopes = _choose_gradients(training, dict(zip(held, found, strict=True)))
     weights, kept = _updates(builder, training, held, found, rate, at)
-    pairs |= weights | mode.running | kept
+    bring_forward(graph, first_update, held.values())
+    running = {name: (old, replicas.mean(new, name)) for name, (old, new) in mode.running.items()}
+    replicas.settle()
+    pairs |= weights | running | kept
     first = {name: graph.weights[name] for name in pairs if name in graph.weights}
     if training.seed:
         first[SEED_STATE] = builder.constant(np.array(training.seed))
@@ -224,7 +234,7 @@ def _choose_outputs(graph: Graph, training: Training) -> dict[str, Value]:
     return {choice.text: known[choice.text] for choice in training.outputs}
 
 
-def _choose_gradients(training: Training, found: Mapping[str, Tensor]) -> dict[str, Value]:
+def _choose_gradients(training: Training, found: Mapping[str, Value]) -> dict[str, Value]:
     """The gradients that a step gives, by the names of its outputs.
 
     Raises:
@@ -237,7 +247,7 @@ def _choose_gradients(training: Training, found: Mapping[str, Tensor]) -> dict[s
             if not names:
                 hint = did_you_mean(choice.text, [*found])
                 raise ConfigError(f"{choice.where}: no weight {choice.text!r} is trained{hint}", "name one that is")
-        chosen |= {f"gradient/{name}": found[name].value for name in names}
+        chosen |= {f"gradient/{name}": found[name] for name in names}
     problems.settle()
     return chosen
 
@@ -271,10 +281,10 @@ def _add_number_input(graph: Graph, training: Training, name: str, dtype: DType)
     return graph.new_value(TensorType(dtype, ()), name)
 
 
-def _gradients(builder: Builder, held: Mapping[str, Value], loss: Value) -> list[Tensor]:
+def _gradients(builder: Builder, held: Mapping[str, Value], loss: Value) -> list[Value]:
     """The gradient of each weight."""
     try:
-        return [Tensor(builder, g) for g in gradients(builder, loss, [*held.values()])]
+        return gradients(builder, loss, [*held.values()])
     except UnsupportedError as e:
         raise UnsupportedError(
             e.problems, "train only weights behind them, or compute the loss from a value before"
@@ -285,17 +295,17 @@ def _updates(
     builder: Builder,
     training: Training,
     held: Mapping[str, Value],
-    found: list[Tensor],
+    slopes: list[Value],
     rate: Value | None,
     count: _Count,
 ) -> tuple[dict[str, Held], dict[str, Held]]:
     """The weights, and what is kept of them: by the optimizer, and the sums of gradients between two updates.
 
     Args:
-        found: the gradients.
+        slopes: the gradients.
     """
     optimizer, graph = training.optimizer, builder.graph
-    first = len(graph.nodes)
+    found = [Tensor(builder, g) for g in slopes]
     weights, kept, sums = dict[str, Held](), dict[str, Held](), dict[str, Held]()
     if count.last is not None:
         before = [graph.new_value(g.type, f"{SUM}/{name}") for name, g in zip(held, found, strict=True)]
@@ -312,5 +322,4 @@ def _updates(
         new, *renewed = optimizer.update(at, weight, gradient, *(Tensor(builder, s) for s in kept_now))
         weights[name] = v, count.settle(new, v).value
         kept |= {n: (s, count.settle(t, s).value) for n, s, t in zip(names, kept_now, renewed, strict=True)}
-    bring_forward(graph, first, held.values())
     return weights, kept | sums
