@@ -52,6 +52,12 @@ def test_a_rank_that_does_not_answer_is_named(stages: tuple[Path, Any]) -> None:
     assert time.monotonic() - began < 8
 
 
+def test_a_job_that_was_stopped_goes_on(stages: tuple[Path, Any]) -> None:
+    """As by Ctrl-Z: the time in which no rank ran is none that an exchange took."""
+    for found in World(2, seconds=0.8, stops=1.0).run(stages[0], {"x": X}):
+        assert isinstance(found, dict) and np.array_equal(found["y"], stages[1])
+
+
 def test_a_failed_exchange_says_why(stages: tuple[Path, Any]) -> None:
     (found,) = World(2, refuses=True).run(stages[0], {"x": X}, ranks=[0])
     assert isinstance(found, RunError) and "(Send): the wire is cut (with rank 1)" in found.message

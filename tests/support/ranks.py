@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import CFUNCTYPE, POINTER, c_double, c_int, c_int32, c_size_t, c_uint32, c_void_p
 from dataclasses import dataclass, field
@@ -58,12 +59,14 @@ class World:
         count: how many.
         seconds: how long an exchange may take.
         refuses: whether all exchanges fail.
+        stops: seconds for which a rank is stopped when it first looks at an exchange.
         log: what was exchanged, by rank: the function and its bytes or elements.
     """
 
     count: int
     seconds: float = 20.0
     refuses: bool = False
+    stops: float = 0.0
     log: dict[int, list[tuple[str, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -76,6 +79,7 @@ class World:
         """The table of a rank."""
         pending: dict[int, Callable[[], bool]] = {}
         numbers = itertools.count(1)
+        stopped = set[int]()
         turns = {"sum": 0, "gather": 0, "scatter": 0}
         self.log[rank] = []
 
@@ -151,6 +155,11 @@ class World:
             return together("gather", source, nbytes, finish, request)
 
         def test(_: Any, request: Any, done: Any) -> int:
+            if self.stops and rank not in stopped:
+                stopped.add(rank)
+                time.sleep(self.stops)
+                done[0] = 0
+                return 0
             number = int(request[0])
             done[0] = int(pending[number]())
             if done[0]:

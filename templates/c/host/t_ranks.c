@@ -11,7 +11,9 @@
 
 enum { ROLL_CALL = 32767, AT_MOST = 0x7fffffff }; /* the last tag that every MPI has; the most bytes at once */
 
-static const double BUSY = 2e-3, ROLL_CALL_SECONDS = 2.0;
+/* A job that is stopped and goes on (by Ctrl-Z, or a machine that others use) has not waited meanwhile: what lies between two
+ * looks at an exchange counts for at most `STOPPED` seconds. */
+static const double BUSY = 2e-3, ROLL_CALL_SECONDS = 2.0, STOPPED = 0.25;
 
 double t_ranks_now(void) {
     struct timespec t;
@@ -36,18 +38,20 @@ void t_ranks_pause(double began) {
         nanosleep(&moment, NULL);
 }
 
-/* Whether a request is done before `end`; -1 where it failed. */
-static int done_by(torshc_ranks *ranks, void **request, double end) {
+/* Whether a request is done in the seconds that are left, which it takes from them; -1 where it failed. */
+static int done_in(torshc_ranks *ranks, void **request, double *left) {
     const double began = t_ranks_now();
-    for (;;) {
+    for (double last = began, now;; last = now) {
         int done = 0;
         if (ranks->test(ranks->context, request, &done))
             return -1;
         if (done)
             return 1;
-        if (t_ranks_now() > end)
+        if (*left <= 0)
             return 0;
         t_ranks_pause(began);
+        now = t_ranks_now();
+        *left -= now - last < STOPPED ? now - last : STOPPED;
     }
 }
 
@@ -57,7 +61,7 @@ static void call_roll(torshc_ranks *ranks, char *text, size_t room) {
     static char alive;
     void **requests = calloc(2 * (size_t)ranks->count, sizeof *requests);
     char *heard = calloc((size_t)ranks->count, 1);
-    const double end = t_ranks_now() + ROLL_CALL_SECONDS;
+    double left = ROLL_CALL_SECONDS;
     size_t length = 0;
     text[0] = 0;
     for (int32_t r = 0; requests && heard && r < ranks->count; r++) {
@@ -67,7 +71,7 @@ static void call_roll(torshc_ranks *ranks, char *text, size_t room) {
             of[0] = NULL;
     }
     for (int32_t r = 0; requests && heard && r < ranks->count; r++)
-        if (r != ranks->rank && length < room && (!requests[2 * r] || done_by(ranks, requests + 2 * r, end) != 1))
+        if (r != ranks->rank && length < room && (!requests[2 * r] || done_in(ranks, requests + 2 * r, &left) != 1))
             length += (size_t)snprintf(text + length, room - length, "%s%d", length ? ", " : "", (int)r);
 }
 
@@ -91,7 +95,8 @@ void t_ranks_late(t_ranks_call *call, int32_t peer) {
 
 static void finish(t_ranks_call *call, int began, void **request, int32_t peer) {
     torshc_ranks *ranks = call->ranks;
-    const int done = began ? -1 : done_by(ranks, request, t_ranks_now() + ranks->seconds);
+    double left = ranks->seconds;
+    const int done = began ? -1 : done_in(ranks, request, &left);
     if (done == 1)
         return;
     if (done < 0) {
