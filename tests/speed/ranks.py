@@ -66,7 +66,8 @@ def work(bundle: str, folder: Path, seconds: float, how: str) -> None:
 
         place = torch.device(loaded.device)
         feeds = {name: torch.from_numpy(x).to(place) for name, x in feeds.items()}
-        out = {name: torch.empty_like(y) for name, y in loaded.run(feeds).items()}
+        kinds = {"f16": torch.float16, "f32": torch.float32}
+        out = {s.name: torch.empty(tuple(map(int, s.dims)), dtype=kinds[s.dtype], device=place) for s in loaded.outputs}
 
     def run() -> Any:
         return next(iter((loaded.run(feeds, out=out) if out else loaded.run(feeds)).values()))
@@ -214,7 +215,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         took, name = time.monotonic() - began, options.model.name if options.model else size
         print(f"{name}: {done.weights_bytes / 1e6:.0f} MB, compiled in {took:.0f} s", flush=True)
         whole = start(folder / "whole.tsc", 1, options)
-        _complain(whole)
+        if _complain(whole):
+            return 1
         print(f"whole: {whole['median'] * 1e3:.3f} ms, least {whole['least'] * 1e3:.3f}", flush=True)
         for ranks in options.ranks:
             failed += _ranks(ranks, file, folder, whole, options, common)
