@@ -53,6 +53,8 @@ WRONG = {
     "stages:\n  - a\n  - []": (3, "no names"),
     "stages:\n  - a\n  - 3": (3, "expected text, found 3"),
     "stages: 2\n" + TENSORS: (1, "stages and tensors at once"),
+    "stages: 2\nmicro_batches: 1": (2, "expected a whole number from 2 to 64, found 1"),
+    TENSORS + "micro_batches: 2": (6, "micro_batches without stages"),
     "{}": (1, "nothing says how the model is cut"),
     "tensors: {ranks: 2}": (1, "the key 'split' is missing"),
     "tensors: {ranks: 2, split: []}": (1, "nothing is split"),
@@ -72,7 +74,7 @@ def test_a_mistake_is_told_with_its_line(text: str, tmp_path: Path) -> None:
 def test_the_schema_says_what_the_reader_takes(tmp_path: Path) -> None:
     schema = json.loads((resources.rules() / "shard.schema.json").read_text())
     assert schema["properties"].keys() == set(KEYS)
-    for text in ("stages: 3", "stages: [a, [b, c]]", TENSORS):
+    for text in ("stages: 3", "stages: 2\nmicro_batches: 4", "replicas: 2", "stages: [a, [b, c]]", TENSORS):
         jsonschema.validate(yaml.safe_load(text), schema)
         read_sharding(written(tmp_path, text))
     for text in WRONG:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
 from tests.support.models import model, node, save
-from torshc.base.errors import ConfigError
+from torshc.base.errors import ConfigError, UnsupportedError
 from torshc.base.options import CompileOptions
 from torshc.pipeline.ranks import cut_model
 from torshc.sharding import Cut
 
 from .models import decoder, mlp, run_ranks, weight
+
+
+def close(found: list[Any], whole: Any) -> bool:
+    """Products of fewer rows may be added up in another order: a few units in the last place of the largest."""
+    return all(np.allclose(y, whole, rtol=0, atol=1e-6 * max(np.abs(whole).max(initial=0), 1)) for y in found)
+
 
 X = np.random.default_rng(7).standard_normal((5, 8)).astype(np.float32)
 IDS = np.array([[0, 5, 23, -1, 7], [1, -24, 12, 3, 11]], np.int64)
@@ -87,6 +94,53 @@ def test_what_is_read_far_on_is_sent_there(tmp_path: Path) -> None:
     x = np.array([-1, 0, 2], np.float32)
     found, whole, _ = run_ranks(made, "stages: [a, b, y]", tmp_path, {"x": x}, 3)
     assert all(np.array_equal(y, whole) for y in found)
+
+
+MICRO = "stages: 2\nmicro_batches: 3\n"
+
+
+def test_stages_work_side_by_side_on_parts_of_a_batch(tmp_path: Path) -> None:
+    """Each sends a part as soon as it has it; the results of all are sent once."""
+    made = mlp(batch=6)
+    x = np.random.default_rng(8).standard_normal((6, 8)).astype(np.float32)
+    found, whole, world = run_ranks(made, MICRO, tmp_path, {"x": x}, 2)
+    assert close(found, whole)
+    assert [kind for kind, _ in world.log[0]] == ["send"] * 3 + ["receive"]
+    done = cut(made, MICRO, tmp_path)
+    kinds = [n.op.name for n in done.graphs[0].nodes]
+    sends = [k for k, kind in enumerate(kinds) if kind == "Send"]
+    assert [kinds[:k].count("MatMul") for k in sends] == [2, 4, 6]
+
+
+def test_an_embedding_and_attention_in_parts(tmp_path: Path) -> None:
+    """What does not depend on the batch is computed once, and indices are checked by all before anything is sent."""
+    made = decoder(seq=5)
+    found, whole, _ = run_ranks(made, "stages: 2\nmicro_batches: 2\n", tmp_path, {"ids": IDS}, 2)
+    assert close(found, whole)
+
+
+def test_pictures_in_parts(tmp_path: Path) -> None:
+    nodes = [
+        node("Conv", "x w", "c"), node("BatchNormalization", "c s b m v", "n"), node("Relu", "n", "r"),
+        node("MaxPool", "r", "p", kernel_shape=[2, 2], strides=[2, 2]), node("Conv", "p u", "d"),
+        node("GlobalAveragePool", "d", "g"), node("Flatten", "g", "y"),
+    ]  # fmt: skip
+    constants = {"w": weight(1, 4, 1, 3, 3), "u": weight(2, 4, 4, 2, 2), "s": weight(3, 4), "b": weight(4, 4)}
+    constants |= {"m": weight(5, 4), "v": 1 + weight(6, 4) ** 2}
+    made = model(nodes, {"x": (4, 1, 8, 8)}, ["y"], constants)
+    x = np.random.default_rng(9).standard_normal((4, 1, 8, 8)).astype(np.float32)
+    found, whole, _ = run_ranks(made, "stages: [c, p]\nmicro_batches: 4\n", tmp_path, {"x": x}, 2)
+    assert close(found, whole)
+
+
+def test_batches_that_have_no_parts_are_refused(tmp_path: Path) -> None:
+    for batch, message in (("n", "'x' is n long"), (4, "'x' is 4 long, of which there are no 3 parts")):
+        with pytest.raises(ConfigError, match=message):
+            cut(mlp(batch=batch), MICRO, tmp_path)
+    nodes = [node("Relu", "x", "a"), node("CumSum", "a zero", "b"), node("Relu", "b", "y")]
+    made = model(nodes, {"x": (6, 4)}, "y", {"zero": np.array(0)})
+    with pytest.raises(UnsupportedError, match=r"CumSum.* needs the whole batch"):
+        cut(made, MICRO, tmp_path)
 
 
 WRONG = {

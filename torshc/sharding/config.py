@@ -1,6 +1,7 @@
 """How a model is cut into ranks as a user writes it (YAML), read into typed data; mistakes are told with their lines.
 
 stages: 2                       # by the bytes of weights; or a list, of each stage what it begins with
+micro_batches: 4                # parts of the batch that stages work on side by side
 
 stages:
   - embedding*
@@ -20,8 +21,8 @@ replicas: 2                     # or, with --train: each rank has a part of the 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,9 @@ from typing import Any
 from ..base.errors import ConfigError, did_you_mean
 from ..passes.config import Item, Problems, read_yaml
 
-KEYS = ("stages", "tensors", "replicas")
+KEYS = ("stages", "tensors", "replicas", "micro_batches")
 RANKS_MOST = 1024
+PARTS_MOST = 64
 SIZE_MOST = 1 << 31
 
 
@@ -67,11 +69,13 @@ class Stages:
         names: of each stage, which nodes are its, by their names or those of what they make; empty where the bytes of
             weights decide.
         where: file and line.
+        parts: into how many a batch is cut, on which stages work side by side.
     """
 
     count: int
     names: tuple[tuple[Choice, ...], ...] = ()
     where: str = ""
+    parts: int = 1
 
 
 @dataclass(frozen=True)
@@ -169,13 +173,20 @@ def read_sharding(path: Path) -> Sharding:
     problems, found = Problems(), dict[str, Any]()
     with problems.gather():
         items = top.mapping(KEYS)
+        parts = items.pop("micro_batches", None)
+        if parts is not None and "stages" not in items:
+            raise parts.error("micro_batches without stages", "only stages work on parts of a batch side by side")
         if len(items) != 1:
             if items:
                 raise top.error(f"{' and '.join(items)} at once", "cut the model in one of these ways")
-            raise top.error("nothing says how the model is cut", f"one of: {', '.join(KEYS)}")
+            raise top.error("nothing says how the model is cut", f"one of: {', '.join(KEYS[:-1])}")
         for key, item in items.items():
             with problems.gather():
                 found[key] = _READERS[key](item)
+        if parts is not None:
+            with problems.gather():
+                count = parts.integer(2, PARTS_MOST)
+                found["stages"] = replace(found["stages"], parts=count) if "stages" in found else None
     problems.settle()
     return Sharding(file=top.file, **found)
 
@@ -226,4 +237,8 @@ def _split_rule(item: Item) -> SplitRule:
     return SplitRule(Choice(names.text(), _place(names)), items["axis"].integer(-8, 7), parts, _place(item))
 
 
-_READERS = {"stages": _stages, "tensors": _tensors, "replicas": lambda item: item.integer(2, RANKS_MOST)}
+def _replicas(item: Item) -> int:
+    return item.integer(2, RANKS_MOST)
+
+
+_READERS: Mapping[str, Callable[[Item], Any]] = {"stages": _stages, "tensors": _tensors, "replicas": _replicas}

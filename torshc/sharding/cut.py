@@ -88,14 +88,15 @@ class RankGraph:
         """Make an exchange behind the one before it; its results without the token."""
         return self._chain.add(op, *operands, name=name)
 
-    def send(self, v: Value, peer: int, tag: int) -> None:
-        """Send what stands for a value of the model."""
-        self.exchange(Send(peer, tag), self.get(v), name=name_of(v))
+    def send(self, v: Value, own: Value, peer: int, tag: int) -> None:
+        """Send what stands here for a value of the model, or for a part of one."""
+        self.exchange(Send(peer, tag), own, name=name_of(v))
 
-    def receive(self, v: Value, peer: int, tag: int) -> None:
-        """Receive what stands for a value of the model from now on."""
-        (self.there[v],) = self.exchange(Recv(peer, tag, v.dtype.name, v.shape), name=name_of(v))
-        self.there[v].name, self.there[v].data = v.name, v.data
+    def receive(self, v: Value, sent: Value, peer: int, tag: int) -> Value:
+        """Receive what another rank sends for a value of the model."""
+        (found,) = self.exchange(Recv(peer, tag, sent.dtype.name, sent.shape), name=name_of(v))
+        found.name, found.data = v.name, sent.data
+        return found
 
     def finish(self, results: Iterable[Value], demands: Mapping[Value, str]) -> Graph:
         """The graph with these outputs, which refuses runs as is demanded."""

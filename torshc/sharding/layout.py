@@ -22,7 +22,9 @@ from ..ops.core.functions import where
 from ..ops.core.tensor import apply_op
 from ..ops.math.linalg import Gemm, MatMul
 from ..ops.math.reduce import Reduce
-from ..ops.nn.norm import SoftmaxBase
+from ..ops.nn.conv import Conv
+from ..ops.nn.norm import BatchNormalization, InstanceNormalization, SoftmaxBase
+from ..ops.nn.pool import Pool
 from ..ops.tensor.index import Gather
 from ..ops.tensor.parts import Slice, Split
 from ..ops.tensor.view import Concat, Expand, Reshape, Transpose
@@ -234,12 +236,23 @@ def _norm(node: Node, layouts: Sequence[Layout], ranks: int) -> Way | None:
     return Way(tuple(layouts), node.op, (x,))
 
 
+@_rule(Conv, Pool, BatchNormalization, InstanceNormalization)
+def _examples(node: Node, layouts: Sequence[Layout], ranks: int) -> Way | None:
+    """Each example of a batch by itself."""
+    x = layouts[0]
+    if x is None or x.axis or any(layouts[1:]):
+        return None
+    return Way(tuple(layouts), node.op, (x,) * len(node.outputs))
+
+
 @_rule(Gather)
 def _gather(node: Node, layouts: Sequence[Layout], ranks: int) -> Way | None:
     """Of split rows, each rank has its part of every row that is taken; of rows that ranks share, one rank has it."""
     data, indices = layouts
     assert isinstance(node.op, Gather)
     axis, rank = node.op.axis % node.operands[0].type.rank, node.operands[1].type.rank
+    if data is None and indices is not None:
+        return Way((None, indices), node.op, (indices.at(axis + indices.axis),))
     if data is None or indices is not None:
         return None
     if data.axis == axis:

@@ -12,8 +12,8 @@ from ..graph import Graph, Node, Value
 from ..passes.config import Problems
 from .config import Stages
 from .cut import Cut, RankGraph, Transfer, cone, demands_of, name_of, names_of
+from .micro import EVERYWHERE, cut_micro_batches
 
-EVERYWHERE = -1  # the stage of what every rank computes for itself
 NEAR = 0.05  # of all weights, how far a cut may be from where stages have equally many
 
 
@@ -31,14 +31,16 @@ def cut_stages(graph: Graph, stages: Stages) -> Cut:
     stage = _by_names(rest, stages) if stages.names else _by_weights(rest, stages)
     stage |= dict.fromkeys(own, EVERYWHERE)
     _require_forward(graph, stage, stages)
+    if stages.parts > 1:
+        return cut_micro_batches(graph, stages, stage)
     users = graph.users()
     ranks = [RankGraph(graph, r, stages.count) for r in range(stages.count)]
     transfers: list[Transfer] = []
 
     def send(v: Value, source: int, targets: set[int]) -> None:
         for target in sorted(targets - {source}):
-            ranks[source].send(v, target, len(transfers))
-            ranks[target].receive(v, source, len(transfers))
+            ranks[source].send(v, ranks[source].get(v), target, len(transfers))
+            ranks[target].there[v] = ranks[target].receive(v, v, source, len(transfers))
             transfers.append(Transfer(source, target, "Send", name_of(v), v.type))
 
     # All ranks make their exchanges in the order of the model's nodes, so that none waits for one that waits for it.
