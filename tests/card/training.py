@@ -39,15 +39,22 @@ _TENSOR = ("contraction_group", "contraction_mma", "tf32", "wgmma")
 
 
 def training(options: argparse.Namespace, folder: Path, until: float) -> int:
-    """The tables; no PyTorch is measured after ``until``. Returns how many networks have no figures."""
+    """The tables; PyTorch's compiled way has until ``until``. Returns how many networks have no figures.
+
+    PyTorch compiles while ours are compiled. All processes that warm up are done before the first is timed.
+    """
     began, faults = time.monotonic(), 0
     names = [name for name in NETWORKS if any(part in name for part in options.only.split(","))]
     (folder / "step.yaml").write_text(_STEP)
+    peers = [Peer.begin(name, options.precision) for name in names]
     with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
         jobs = max(1, options.jobs // max(1, len(names)))
         build = (str(folder), options.arch, options.precision, jobs, [str(p.absolute()) for p in options.rules])
         built = {n: _result(w) for n, w in [(n, pool.submit(_build, n, *build)) for n in names]}
     print(f"\ntraining in {options.precision}: {len(names)} compiled in {time.monotonic() - began:.0f} s", flush=True)
+    for peer in peers:
+        peer.warmed.wait(max(0.0, until - time.monotonic()))
+    faults += sum(peer.end(until) for peer in peers)
     for name in names:
         print(f"\n{name}: {built[name].fault or f'compiled in {built[name].seconds:.0f} s'}"[:1000], flush=True)
         ended = (
@@ -56,11 +63,37 @@ def training(options: argparse.Namespace, folder: Path, until: float) -> int:
             else _apart(_measure, name, folder / f"{name}.tsc", options.precision, options.kernels)
         )
         faults += bool(ended)
-    print(flush=True)
-    for name in names:  # last, as it takes longest
-        if time.monotonic() < until:
-            faults += bool(_apart(_torch_step, name, options.precision, "compiled"))
     return faults
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A process with PyTorch's compiled step, which says when it is warm, and is timed when it may be."""
+
+    name: str
+    process: Any
+    warmed: Any
+    may_time: Any
+
+    @classmethod
+    def begin(cls, name: str, precision: str) -> Peer:
+        """Let it compile."""
+        context = multiprocessing.get_context("spawn")
+        warmed, may_time = context.Event(), context.Event()
+        arguments = (_torch_step, name, precision, "compiled", warmed, may_time)
+        process = context.Process(target=_begin, args=arguments, daemon=False)
+        process.start()
+        return cls(name, process, warmed, may_time)
+
+    def end(self, until: float) -> bool:
+        """Let it time its step, if it is warm in time; whether there is no figure."""
+        self.may_time.set()
+        self.process.join(20.0 if self.warmed.is_set() else max(0.0, until - time.monotonic()))
+        if self.process.is_alive():
+            self.process.terminate()
+            self.process.join()
+            print(f"{self.name:13} compiled: not in time", flush=True)
+        return bool(self.process.exitcode)
 
 
 def _apart(work: Callable[..., None], name: str, *arguments: Any) -> int | None:
@@ -209,8 +242,12 @@ def _errors(found: Gradients, right: Gradients) -> tuple[float, float]:
     return abs(found[0] / right[0] - 1), float(off / sum(float(g.norm()) ** 2 for g in right[1].values())) ** 0.5
 
 
-def _torch_step(name: str, precision: str, way: str) -> None:
-    """Prints milliseconds of PyTorch's step and gigabytes at its peak."""
+def _torch_step(name: str, precision: str, way: str, warmed: Any = None, may_time: Any = None) -> None:
+    """Prints milliseconds of PyTorch's step and gigabytes at its peak.
+
+    Args:
+        warmed, may_time: events: it is warm, and nobody else uses the card.
+    """
     torch, mode = _torch(precision), _MODES[way]
     torch.cuda.empty_cache()
     x, target = _batch(torch, name)
@@ -225,6 +262,10 @@ def _torch_step(name: str, precision: str, way: str) -> None:
 
     for _ in range(3):
         step()
+    torch.cuda.synchronize()
+    if warmed is not None:
+        warmed.set()
+        may_time.wait()
     torch.cuda.reset_peak_memory_stats()
     taken = calls(torch, step, 1.0)
     print(f"{name:13} {way} {taken:.2f} ms, {torch.cuda.max_memory_allocated() / 1e9:.2f} GB")

@@ -13,7 +13,7 @@ from ..base.options import HALVES, CompileOptions
 from ..expr import BF16, DTYPES, F32, DType, as_int
 from ..graph import Builder, Graph, Node, Patch, Rewriter, Value, rewire
 from ..ops.math.pointwise import Cast, Separator
-from ..ops.nn.pool import MaxPool
+from ..ops.nn.pool import MaxPool, Pool
 from ..ops.tensor.view import Concat, Expand, Reshape, Transpose
 from .manager import graph_pass
 from .walk import Site, walk
@@ -22,6 +22,7 @@ Array = np.ndarray[Any, Any]
 # Operands that are multiplied; bias and mask follow.
 DATA = {"gemm": 2, "conv": 2, "conv_transpose": 2, "conv_weights": 2, "attention": 3}
 QUERIES = 8  # at most that wait for keys and values, which a cast would read and write once more
+_WIDEN = ("pointwise", "reduce", "nest", "view")  # families of nodes that read as floats what is stored as halves
 SHALLOW = 8  # sums below this are too short for matrix units: outer products such as positions times frequencies
 
 
@@ -54,14 +55,18 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
     rewriter = Rewriter(graph, "half_products")
     waiting = {n for n in graph.nodes if Feature.HALF_PRODUCTS not in features and _waits(n)}
     halves = _Halves(graph, DTYPES[options.precision], rewriter, waiting)
-    rounded = _images(graph) if options.precision == BF16.name and Feature.BF16_CONVOLUTIONS in features else set()
+    rounded = set[Value]()
+    if options.train is not None and Feature.HALF_PRODUCTS in features:
+        rounded = _images_of_step(graph)
+    elif options.precision == BF16.name and Feature.BF16_CONVOLUTIONS in features:
+        rounded = _images(graph)
     for node in rewriter:
         if _takes_halves(node) and node not in waiting:
             count = DATA[node.op.family]
             operands = (*(halves.of(v) for v in node.operands[:count]), *node.inputs[count:])
             rewire(node, operands, dataclasses.replace(node.op, out=F32.name))  # type: ignore[call-arg]  # each of DATA
             changed = True
-        elif node.op.family in ("pointwise", "reduce") and not rounded.isdisjoint(node.operands):
+        elif node.op.family in _WIDEN and not rounded.isdisjoint(node.operands):
             # A cast for each reader, which computes it: stored, it would be as large as before.
             rewire(node, tuple(halves.widened(v) if v in rounded else v for v in node.inputs))
         rewriter.keep(node)
@@ -80,6 +85,33 @@ def _images(graph: Graph) -> set[Value]:
         summands = sorted((v for v in dict.fromkeys(node.operands) if v in made), key=made.__getitem__)
         found.update(summands[:-1] if node.op.family == "pointwise" else [])
     return found.difference(graph.outputs)
+
+
+def _images_of_step(graph: Graph) -> set[Value]:
+    """What convolutions of a training step read, and what their kernels and those of pools read and store; no outputs.
+
+    A kernel stores the last of the results that are computed place by place of one another, each for the next alone. It
+    has one convolution: of several that such a result is computed of, the kernel of the last.
+    """
+    users, found, taken = graph.users(), set[Value](), set[Value]()
+    for node in reversed(graph.nodes):
+        convolves = node.op.family in ("conv", "conv_transpose", "conv_weights") and _takes_halves(node)
+        if convolves:
+            found.update(node.operands[: DATA[node.op.family]])
+        if isinstance(node.op, Pool):
+            found.add(node.operands[0])
+        elif not convolves or node.op.family == "conv_weights":
+            continue
+        value = node.outputs[0]
+        while len(readers := users.get(value, ())) == 1 and readers[0].op.family == "pointwise":
+            if value in taken or readers[0].output.shape != value.shape:
+                break
+            taken.update(readers[0].operands)
+            value = readers[0].output
+        found.add(value)
+    images = {v for v in found if v.dtype is F32 and v.type.rank > 2 and v.const is None and v.producer is not None}
+    sums = {v for v in images if (by := users.get(v, ())) and all(n.op.family == "reduce" for n in by)}
+    return images.difference(sums, graph.outputs)
 
 
 def _open(site: Site) -> Patch | None:

@@ -168,8 +168,8 @@ template <class Type, bool a_across, bool b_across, int H> void wgmma(float (&d)
     meet_warp(0xffffffffu, nullptr, nullptr);
     const int warp = (int)(here.index / warp_threads % 4), g = lane() / 4;
     for (int i = 0; i < 2; ++i) {
-        float row[16];
-        for (int k = 0; k < 16; ++k) row[k] = element<Type>(a, a_across, 16 * warp + g + 8 * i, k);
+        float row[8 * Type::per_word];
+        for (int k = 0; k < 8 * Type::per_word; ++k) row[k] = element<Type>(a, a_across, 16 * warp + g + 8 * i, k);
         add_row<Type, b_across>(d, i, row, b);
     }
 }
@@ -206,6 +206,9 @@ template <int N, bool a_across, bool b_across> void t_emulate_wgmma_f16(float (&
 }
 template <int N, bool a_across, bool b_across> void t_emulate_wgmma_bf16(float (&d)[N / 8][4], uint64_t a, uint64_t b) {
     t_emulate::wgmma<t_emulate::Bfloat, a_across, b_across>(d, a, b);
+}
+template <int N, bool a_across, bool b_across> void t_emulate_wgmma_tf32(float (&d)[N / 8][4], uint64_t a, uint64_t b) {
+    t_emulate::wgmma<t_emulate::Tf32, a_across, b_across>(d, a, b);
 }
 
 // The first factor in registers, as those of mma: the four threads of a row exchange what they have of it.

@@ -18,6 +18,7 @@ from torshc.targets.gpu.contraction_kernels import ContractionKernel, GroupMmaKe
 from torshc.targets.gpu.contraction_tiles import (
     GROUP_TILES,
     MMA_TILES,
+    ROUNDED_GROUP_TILES,
     TF32_GROUP_TILES,
     TF32_SINGLE_TILES,
     TF32_TILES,
@@ -419,6 +420,30 @@ def test_convolution_of_tf32_by_groups(monkeypatch: pytest.MonkeyPatch, case: Ca
     """Pixels are brought by threads, weights lie along the sum and are copied by the card."""
     forced(monkeypatch, TF32_GROUP_TILES[1], 1)
     assert {x for x in convolve(case, F32, HOPPER) if x != "map"} == {"contraction_group"}
+
+
+@pytest.mark.parametrize(("tile", "splits"), [(0, 1), (1, 2), (6, 1), (8, 4)])
+def test_convolution_of_images_of_tf32(monkeypatch: pytest.MonkeyPatch, tile: int, splits: int) -> None:
+    """Images are tf32 in memory, weights are rounded as they are copied; nothing is rounded to zero."""
+    forced(monkeypatch, ROUNDED_GROUP_TILES[tile], splits)
+    monkeypatch.setattr(contraction, "COPIED", 1)
+    maker, layout = Maker(), (0, 2, 3, 1)
+    x = maker.add("RoundToTf32", maker.input(2, 64, 9, 7, layout=layout), domain="torshc", layout=layout)
+    attributes: dict[str, Any] = {"strides": (1, 1), "dilations": (1, 1), "pads": (const(1),) * 4, "group": 1}
+    made = maker.add("Conv", x, maker.input(72, 64, 3, 3), layout=layout, **attributes)
+    program = GridProgram(maker.output(made), target=CudaTarget(Machine(archs=("sm_90a",), tf32=True)))
+    assert templates(program)[:3] == ["map", "map", "contraction_group"]  # rounds images, copies weights
+    images, weights = random(RNG, (2, 64, 9, 7)), random(RNG, (72, 64, 3, 3))
+    wide = np.pad(tf32(images), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    expected = np.zeros((2, 72, 9, 7))
+    for i, j in np.ndindex(3, 3):
+        expected += np.einsum("ncyx,mc->nmyx", wide[:, :, i : i + 9, j : j + 7], tf32(weights)[:, :, i, j])
+    close(program.run(images, weights)[0], expected, 1e-5)
+
+
+def tf32(x: Array) -> Array:
+    """The nearest numbers of 10 bits of mantissa, as f64."""
+    return ((x.view(np.uint32) + 0x1000) & 0xFFFFE000).astype(np.uint32).view(np.float32).astype(np.float64)
 
 
 @pytest.mark.parametrize(

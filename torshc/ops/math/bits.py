@@ -66,6 +66,19 @@ class BitCast(Pointwise):
         return [x] if dtype is x.dtype else source.emit(cls(dtype, x.dtype), [x])
 
 
+@operator(domain="torshc")
+@dataclass(frozen=True)
+class RoundToTf32(Pointwise):
+    """The nearest float of tf32's 10 bits of mantissa, halves away from zero; NaN stays.
+
+    Tensor cores read such a float as it is, where they leave out the low bits of others.
+    """
+
+    def body(self, *xs: Scalar) -> Scalar:
+        bits = raw32(xs[0])
+        return where((bits & 0x7FFFFFFF) > 0x7F800000, xs[0], float32((bits + 0x1000) & 0xFFFFE000))
+
+
 def _to_bits(x: Scalar, dtype: DType) -> Scalar:
     """A register's value as the bits that it has in memory, of a width that is enough; f16 and bf16 are in f32."""
     if dtype is F64:

@@ -43,6 +43,7 @@ from ...kernels.heavy import epilogue_flops, finish, is_empty, join_bodies, join
 from ...kernels.machine import Choice, Machine
 from ...kernels.nest import Accumulator, Buffers, MapKernel, RowKernel, Stage
 from ...ops.core.base import Index, LoopNest
+from ...ops.math.bits import RoundToTf32
 from ...ops.quant.narrow import PairLayer, PairMatMul
 from ...plan.group import Group
 from ...plan.inline import Inliner
@@ -83,6 +84,20 @@ class Space:
     inner: Index
     axes: tuple[Expr, ...]
     reduce: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a kernel wants the factors of a product to lie.
+
+    Attributes:
+        along: which lie along the sum, as constants then do; copies of those that do not are made. Without it,
+            constants lie along the outer axes.
+        rounded: whether both are tf32, as copies then are.
+    """
+
+    along: Sequence[bool] = ()
+    rounded: bool = False
 
 
 @dataclass(frozen=True)
@@ -375,6 +390,13 @@ def _runs_along(element: Expr, k: Expr, storage: Mapping[Value, Storage]) -> boo
     return parts is not None and (as_int(parts[0]) == 1 or (isinstance(root, Value) and root.const is not None))
 
 
+def _is_rounded(element: Expr) -> bool:
+    """Whether a factor's elements are tf32 in memory."""
+    read, _ = unguard(element)
+    node = read.data.producer if read.op == "load" and isinstance(read.data, Value) else None
+    return node is not None and isinstance(node.op, RoundToTf32)
+
+
 def _lies_apart(element: Expr, axes: Sequence[Expr], p: Problem, storage: Mapping[Value, Storage]) -> bool:
     """Whether threads that read a factor side by side find no two elements side by side, as in weights of a run."""
     placed = Buffers(storage).resolve(unguard(element)[0])
@@ -396,11 +418,13 @@ def _lower_tiles(
     storage: Mapping[Value, Storage],
     machine: Machine,
     number: int,
+    rounded: bool = True,
     unserved: frozenset[Choice] = frozenset(),
 ) -> list[Kernel] | None:
     """The tiled kernels, and where sums are cut into pieces those that join them; of several, sizes choose one.
 
     Args:
+        rounded: whether tiles of tf32 serve where the first factor is rounded, with a copy of the second.
         unserved: sizes of tiles that cannot be brought.
     """
     if node.op.family == "conv_weights" and machine.device.groups:
@@ -410,20 +434,26 @@ def _lower_tiles(
     sizes = [as_int(s) for s in p.sizes]
     single = replace(machine, device=replace(machine.device, groups=False))
     runs = [_runs_along(e, p.k[-1], storage) for e in (p.first, p.second)]
-    cuts = _choose(machine, kinds, p, sizes, unserved, across=not any(runs))
-    along: Sequence[bool] = ()
-    if any(isinstance(c.tile, Tf32GroupTile) for c in cuts):
+    rounded = rounded and machine.tf32 and machine.device.groups and runs[0] and _is_rounded(p.first)
+    rounded = rounded and (sizes[1] or 0) >= COPIED
+    cuts = _choose(machine, kinds, p, sizes, unserved, across=not any(runs), rounded=rounded)
+    reading = Reading()
+    if rounded:
+        reading = Reading((True, runs[1] and _is_rounded(p.second)), rounded=True)
+    elif any(isinstance(c.tile, Tf32GroupTile) for c in cuts):
         if any(runs) and not (runs[0] and (runs[1] or (sizes[1] or 0) >= COPIED)):
             return _lower_tiles(group, node, p, storage, single, number)
-        along = runs if any(runs) else ()
-    *_, kernels = _factors(group, p, storage, number, along)
+        reading = Reading(runs if any(runs) else ())
+    *_, kernels = _factors(group, p, storage, number, reading)
     size = p.sizes[sizes.index(None)] if len(cuts) > 1 else const(0)
     for c in cuts:
-        made = _lower_tile(group, node, p, storage, machine, number, c, along)
+        made = _lower_tile(group, node, p, storage, machine, number, c, reading)
         if made is None:
             return None
         if any(isinstance(k, GroupMmaKernel) and not k.is_served for k in made):
-            return _lower_tiles(group, node, p, storage, machine, number, unserved | {c.tile.sizes})
+            if rounded:
+                return _lower_tiles(group, node, p, storage, machine, number, rounded=False)
+            return _lower_tiles(group, node, p, storage, machine, number, False, unserved | {c.tile.sizes})
         kernels += [replace(k, when=c.holds(size)) for k in made]
     return kernels
 
@@ -436,15 +466,11 @@ def _lower_tile(
     machine: Machine,
     number: int,
     cut: Cut,
-    along: Sequence[bool],
+    reading: Reading,
 ) -> list[Kernel] | None:
-    """The kernel of a tile, and behind it that which joins pieces of sums where no clusters do.
-
-    Args:
-        along: as of :func:`_factors`.
-    """
+    """The kernel of a tile, and behind it that which joins pieces of sums where no clusters do."""
     tile, splits = cut.tile, cut.pieces
-    buffers, terms, _ = _factors(group, p, storage, number, along)
+    buffers, terms, _ = _factors(group, p, storage, number, reading)
     part, to = axis(PARTS, splits), None
     if isinstance(tile, GroupTile) and joins(machine.device, tile, splits):
         tile = replace(tile, cluster=splits)
@@ -463,15 +489,10 @@ def _lower_tile(
 
 
 def _factors(
-    group: Group, p: Problem, storage: Mapping[Value, Storage], number: int, along: Sequence[bool] = ()
+    group: Group, p: Problem, storage: Mapping[Value, Storage], number: int, reading: Reading = Reading()
 ) -> tuple[Buffers, list[Term], list[Kernel]]:
-    """The arguments of a product, where its factors are in them, and kernels that copy these.
-
-    Args:
-        along: which factors lie along the sum, as constants then do; copies of those that do not are made. Without it,
-            constants lie along the outer axes.
-    """
-    buffers = Buffers(storage)
+    """The arguments of a product, where its factors are in them, and kernels that copy these."""
+    buffers, along = Buffers(storage), reading.along
     terms, before = [], list[Kernel]()
     for i, (element, axes) in enumerate(((p.first, p.m), (p.second, p.n))):
         inner = (*axes, *p.k) if along else (*p.k, *axes)
@@ -481,7 +502,8 @@ def _factors(
             f"factor{i}_{number}",
             not along[i] if along else others >= COPIED and _lies_apart(element, axes, p, storage),
         )
-        term, made = bring(element, order, (*axes, *p.k), buffers, group, storage, name, copied)
+        rounded = reading.rounded and copied
+        term, made = bring(element, order, (*axes, *p.k), buffers, group, storage, name, copied, rounded)
         terms.append(term)
         before += made
     return buffers, terms, before
@@ -494,6 +516,7 @@ def _choose(
     sizes: Sequence[int | None],
     unserved: frozenset[Choice],
     across: bool,
+    rounded: bool,
 ) -> Sequence[Cut]:
     """The tile of factors of some types, and the pieces of their sums: for each range of a size that a run knows."""
     terms, given = sizes[3], Given.of(machine)
@@ -503,11 +526,11 @@ def _choose(
     else:
         exact = device.tensor_f32 and terms is not None and terms >= EXACT
         tf32 = (1 if device.tensor and machine.tf32 else 3 if exact else 0) if kinds == {F32} else 0
-        tiles = float_tiles(device, p.dtype, terms, tf32, across)
+        tiles = float_tiles(device, p.dtype, terms, tf32, across, rounded and kinds == {F32})
     tiles = tuple(t for t in tiles if t.sizes not in unserved)
     if unserved and not any(isinstance(t, GroupTile) for t in tiles):
         alone = replace(machine, device=replace(device, groups=False))
-        return _choose(alone, kinds, p, sizes, frozenset(), across)
+        return _choose(alone, kinds, p, sizes, frozenset(), across, rounded)
     unknown = [i for i, s in enumerate(sizes) if s is None]
     if device.tensor and machine.by_size and len(unknown) == 1 and terms is not None:
         return choose_by_size(device, tuple(sizes), tiles, given, divisor_of(p.sizes[unknown[0]]))
@@ -533,8 +556,8 @@ def _make_tiled(
     n, parts[2:] = _join("n", p.n, parts[2:])
     size = as_int(k[-1].args[0])
     walks_on = len(k) > 1 and size is not None and size % tile.k != 0 and size < 4 * tile.k
-    kinds = {GroupTile: GroupMmaKernel, Tf32GroupTile: GroupMmaKernel, MmaTile: MmaKernel, Tf32Tile: Tf32Kernel}
-    kind = kinds.get(type(tile), ContractionKernel)
+    kinds = {MmaTile: MmaKernel, Tf32Tile: Tf32Kernel}
+    kind = GroupMmaKernel if isinstance(tile, GroupTile) else kinds.get(type(tile), ContractionKernel)
     factors = [
         make_factor(Term(t.buffer, offset, guard, t.padded), axes, k, PACKET_BYTES // tile.element)
         for t, axes, (offset, guard) in ((a, a_axes, parts[0]), (b, b_axes, parts[1]))

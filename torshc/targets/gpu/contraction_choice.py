@@ -12,6 +12,7 @@ from ...kernels.machine import Choice, Device, Machine
 from .contraction_tiles import (
     GROUP_TILES,
     MMA_TILES,
+    ROUNDED_GROUP_TILES,
     SINGLE_TILES,
     TF32_GROUP_TILES,
     TF32_SINGLE_TILES,
@@ -102,7 +103,7 @@ def mma_tiles(device: Device) -> tuple[AnyTile, ...]:
 
 
 def float_tiles(
-    device: Device, dtype: DType, terms: int | None, tf32: int = 0, across: bool = False
+    device: Device, dtype: DType, terms: int | None, tf32: int = 0, across: bool = False, rounded: bool = False
 ) -> tuple[AnyTile, ...]:
     """The tiles of a product of floats.
 
@@ -111,7 +112,10 @@ def float_tiles(
         terms: of a sum, None where known only at run time.
         tf32: products of tf32 on tensor cores that may serve for one of f32; 0 for none.
         across: whether both factors lie across the sum.
+        rounded: whether both are tf32 and lie along it.
     """
+    if rounded:
+        return ROUNDED_GROUP_TILES
     size = dtype.size
     tensor: list[AnyTile] = [replace(t, products=tf32) for t in TF32_TILES if tf32]
     if device.groups and (tf32 == 1 or (terms or 0) >= GROUP_EXACT):

@@ -15,6 +15,8 @@ from ...graph import Value
 from ...kernels.base import AT_ONCE, Buffer, Kernel, Operand, Packed, Store, Temporary, view_elements
 from ...kernels.heavy import is_finite, row_major
 from ...kernels.nest import Buffers, MapKernel
+from ...ops.core.scalar import Scalar
+from ...ops.math.bits import RoundToTf32
 from ...plan.group import Group
 from ...plan.storage import Storage
 
@@ -165,6 +167,7 @@ def bring(
     storage: Mapping[Value, Storage],
     name: str,
     copied: bool = False,
+    rounded: bool = False,
 ) -> tuple[Term, list[Kernel]]:
     """A factor as memory with strides: where it lies, a packed constant, or a copy with the kernel that makes it.
 
@@ -173,6 +176,7 @@ def bring(
         order: axes of a packed constant or a copy, from outermost to innermost; those that do not move it are left out.
         affine: axes along which it has to have strides.
         copied: whether what is no constant is a copy, so that it lies in this order too.
+        rounded: whether it is a copy of tf32, of a constant too.
     """
     read, guard = unguard(element)
     probe = Buffers(storage)
@@ -180,7 +184,7 @@ def bring(
     moving = [a for a in order if contains(element, a)]
     if placed.op == "load" and not _has_load(guard) and strides_along(placed.args[0], affine) is not None:
         root = probe.list[0].operand
-        if isinstance(root, Value) and root.const is not None:
+        if isinstance(root, Value) and root.const is not None and not rounded:
             packed = pack(root, placed.args[0], moving)
             if packed is not None:
                 operand, offset = packed
@@ -189,6 +193,8 @@ def bring(
             placed = buffers.resolve(read)
             assert isinstance(placed.data, int)
             return Term(placed.data, placed.args[0], guard), []
+    if rounded:
+        element = RoundToTf32().body(Scalar(element)).expr
     to, kernel = _copy(element, moving, group, storage, name)
     return Term(add_operand(buffers, to, kernel.buffers[-1].dtype), row_major(moving), const(True)), [kernel]
 

@@ -11,7 +11,7 @@ from ...kernels.base import Store
 from ...kernels.heavy import HeavyKernel
 from .contraction_choice import MORE_PIECES
 from .contraction_factor import Factor, Matrices, as_matrices
-from .contraction_tiles import AnyTile, GroupTile, Tf32GroupTile, Tf32Tile
+from .contraction_tiles import AnyTile, GroupTile, RoundedGroupTile, Tf32GroupTile, Tf32Tile
 from .cuda.contraction_images import Images, as_images
 
 ROW_BYTES = 128  # of results from which on a card has no memory for 2^31 rows
@@ -104,8 +104,8 @@ class MmaKernel(ContractionKernel):
     @property
     def approximation(self) -> str:
         """What makes results differ from the plain sum by more than its own rounding."""
-        rounded = isinstance(self.tile, Tf32Tile | Tf32GroupTile) and self.tile.products == 1
-        return "tf32 factors" if rounded else ""
+        single = isinstance(self.tile, Tf32Tile | Tf32GroupTile) and self.tile.products == 1
+        return "tf32 factors" if single or isinstance(self.tile, RoundedGroupTile) else ""
 
 
 @dataclass(frozen=True)
@@ -167,6 +167,8 @@ class GroupMmaKernel(MmaKernel):
         assert isinstance(self.tile, GroupTile)
         packet = self.tile.packet
         if isinstance(self.tile, Tf32GroupTile) and self.a.along_k != self.b.along_k:
+            return False
+        if isinstance(self.tile, RoundedGroupTile) and not (self.a.along_k and self.b.along_k):
             return False
         return all(
             name in self.copied or (f.packet == packet and (f.along_k or self.loaders % (size // packet) == 0))

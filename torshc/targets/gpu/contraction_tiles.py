@@ -384,6 +384,19 @@ class Tf32GroupTile(GroupTile):
         return self.element * self.k * (self.m + self.n * (1 + (self.products == 3) + self.across))
 
 
+@dataclass(frozen=True)
+class RoundedGroupTile(GroupTile):
+    """The same for f32 that are tf32 already, and lie along the sum: tensor cores read both from shared memory."""
+
+    products: ClassVar[int] = 1
+    k: ClassVar[int] = 32
+    element: ClassVar[int] = 4
+
+    @property
+    def rate(self) -> float:
+        return TF32_SM * self.worth
+
+
 # What these are worth, and the clocks of their estimate, are fitted to 110 times of products and convolutions of 16-bit
 # floats on an H200, of 16 to 100,352 rows.
 GROUP_TILES = (
@@ -405,5 +418,12 @@ TF32_GROUP_TILES = (Tf32GroupTile(128, 128, 0.86), Tf32GroupTile(128, 64, 0.71))
 # 896 clocks, where products take 512. On an H200 gradients of weights took a tenth more. For tiles of 256 columns 512
 # threads have too few registers.
 TF32_SINGLE_TILES = (Tf32GroupTile(128, 128, 0.52, products=1), Tf32GroupTile(128, 64, 0.4, products=1))
+# A stage has the bytes of one of halves and takes as many clocks.
+ROUNDED_GROUP_TILES = tuple(RoundedGroupTile(t.m, t.n, t.worth, t.turns) for t in GROUP_TILES)
 GROUP_RESULTS = 5.6  # results that a block writes in a clock
 AnyTile = GridTile | MmaTile | GroupTile
+
+
+def is_shared(tile: AnyTile) -> bool:
+    """Whether the threads that bring a tile across the sum share its packets evenly, as groups of warps have to."""
+    return not isinstance(tile, GroupTile) or all(tile.loaders % (s // tile.packet) == 0 for s in (tile.m, tile.n))

@@ -1,0 +1,58 @@
+"""Round to tf32, where they are made, the images that convolutions of a training step multiply."""
+
+from __future__ import annotations
+
+from ..base.features import Feature, Features
+from ..base.options import CompileOptions
+from ..expr import F32
+from ..graph import Graph, Rewriter, Value, rewire
+from ..ops.math.bits import RoundToTf32
+from .half_products import DATA
+from .manager import graph_pass
+
+_CONVOLUTIONS = ("conv", "conv_transpose", "conv_weights")
+
+
+@graph_pass("round_images")
+def round_images(graph: Graph, options: CompileOptions, *, features: Features = frozenset()) -> bool:
+    """Images that convolutions read are stored as tf32, for a step of `--precision tf32` on targets with `TF32_IMAGES`.
+
+    So tensor cores read them as they lie, where kernels else round each as often as it is read. All that reads one reads
+    it rounded, residuals say, so that it is stored once. Weights are rounded where they are copied for a kernel. Error
+    class: 2^-11 of each image's elements.
+
+    Before::
+
+        %1 = Relu(%0:f32[8, 16, 32, 32])
+        %3 = Conv(%1, %2)
+
+    After::
+
+        %1 = Relu(%0:f32[8, 16, 32, 32])
+        %4 = RoundToTf32(%1)
+        %3 = Conv(%4, %2)
+    """
+    if options.train is None or options.precision != "tf32" or Feature.TF32_IMAGES not in features:
+        return False
+    images = {v for n in graph.nodes if n.op.family in _CONVOLUTIONS for v in n.operands[: _images_of(n.op.family)]}
+    images = {v for v in images if v.dtype is F32 and v.const is None and not _is_rounded(v)} - {*graph.outputs}
+    made: dict[Value, Value] = {}
+    rewriter = Rewriter(graph, "round_images")
+    for node in rewriter:
+        for v in node.operands:
+            if v in images and v not in made:
+                made[v] = rewriter.builder(node.name).one(RoundToTf32(), v)
+        if not made.keys().isdisjoint(node.operands):
+            rewire(node, tuple(v if v is None else made.get(v, v) for v in node.inputs))
+        rewriter.keep(node)
+    rewriter.finish()
+    return bool(made)
+
+
+def _images_of(family: str) -> int:
+    """How many of the operands are images; the second of a convolution are weights."""
+    return DATA[family] if family == "conv_weights" else 1
+
+
+def _is_rounded(v: Value) -> bool:
+    return v.producer is not None and isinstance(v.producer.op, RoundToTf32)
