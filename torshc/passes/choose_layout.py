@@ -10,6 +10,7 @@ from ..expr.affine import strides_along
 from ..graph import Graph, Node, Rewriter, Value, relayout, rewire
 from ..ops import REGISTRY
 from ..ops.core.pointwise import Pointwise
+from ..ops.math.bits import RoundToTf32
 from ..ops.math.pointwise import Cast
 from ..ops.math.reduce import Reduce
 from ..ops.nn.conv import FEW_CHANNELS
@@ -50,7 +51,7 @@ def choose_layout(graph: Graph, options: CompileOptions) -> bool:
     rewriter = Rewriter(graph, "choose_layout")
     users, copies, planes = graph.users(), dict[Value, Value](), dict[Value, Value]()
     for node in graph.nodes:
-        if isinstance(node.op, Cast):  # is stored with what it is cast from
+        if isinstance(node.op, Cast | RoundToTf32):  # is stored in place of its operand
             users.setdefault(node.operands[0], []).extend(users.get(node.output, []))
     for node in rewriter:
         if node.op.family in _CONVOLUTIONS:
