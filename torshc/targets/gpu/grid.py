@@ -25,6 +25,7 @@ REGISTERS = 64  # f32 of a row that a thread may keep
 TILE = 32  # extent of a tile of shared memory along both axes; twice that for elements of fewer than 4 bytes
 TILED = 65536  # elements from which on a transpose goes through tiles
 FEW = 32  # elements of a row that one thread may as well walk alone
+SHORT = 4  # elements of a row that take fewer instructions than to find out where they lie
 UNIT_THREADS = 2048  # threads that keep a multiprocessor busy
 TURNS, PACKET_TURNS = 8, 16  # threads that take turns at most, so that a warp reads 128 and 256 bytes of f32 in a row
 # Bytes of a row that a block reads where its columns stay in registers, the best first: an H200 wants 128 for reading
@@ -303,7 +304,7 @@ def _columns(kernel: RowKernel, device: Device, mapping: ThreadMapping) -> GridC
     """A row kernel whose neighbouring threads have neighbouring points; None for short rows, or rows along memory."""
     size = as_int(product([r.args[0] for r in kernel.reduce]))
     if kernel.across or (size is not None and size < FEW):
-        return None
+        return _short_columns(kernel, device, mapping)
     held = None if size is None else _kept_columns(kernel, size, mapping)
     if held is not None:
         return held
@@ -323,6 +324,18 @@ def _columns(kernel: RowKernel, device: Device, mapping: ThreadMapping) -> GridC
     lanes = -(-packets // side)  # blocks side by side have about as many
     turns = min(THREADS // lanes, mapping.turns or max(1, size // 8))
     return _dealt_columns(kernel, lanes, turns, packet)
+
+
+def _short_columns(kernel: RowKernel, device: Device, mapping: ThreadMapping) -> GridColumns | None:
+    """Short rows of many points, of which each thread takes neighbours: they share where and whether they are read."""
+    points, lane = as_int(product([a.args[0] for a in kernel.axes])), kernel.axes[-1]
+    packet = mapping.packet_of(lane)
+    size = as_int(product([r.args[0] for r in kernel.reduce]))
+    if kernel.across or len(kernel.stages) > 1 or kernel.element or packet == 1 or not _steps_along(kernel, lane):
+        return None
+    if size is None or size > SHORT or points is None or points < device.units * UNIT_THREADS * packet:
+        return None
+    return _dealt_columns(kernel, THREADS, 1, packet)
 
 
 def _kept_columns(kernel: RowKernel, size: int, mapping: ThreadMapping) -> GridColumns | None:
