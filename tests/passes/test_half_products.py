@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from torshc.pipeline.compiler import prepare
 from torshc.plan.finalise import finalise
 from torshc.plan.place import make_plan
 from torshc.targets.cpu.c import CTarget
+from torshc.targets.gpu.cuda.target import CudaTarget
 
 from ..support.pass_graphs import Model, dims, lines, names, random_inputs, text
 
@@ -80,6 +82,23 @@ def test_of_two_summands_the_first_is_rounded() -> None:
         ["Conv", "Cast"],
         ["Conv", "Cast", "Add"],
     ]
+
+
+def test_images_of_a_step_are_stored_as_halves() -> None:
+    """What kernels of convolutions and pools read and store."""
+    m = Model()
+    weights = m.input(16, 16, 1, 1)
+    z = m("Conv", m("Relu", m.input(1, 16, 4, 4)), weights, **PADS, group=1)
+    a = m("Relu", m("Mul", z, m("ReduceSum", z, axes=(0, 2, 3), keepdims=True)))
+    pooled = m("MaxPool", a, kernel=(2, 2), strides=(2, 2), pads=dims(0, 0, 0, 0), dilations=(1, 1))
+    graph = m.done(m("Conv", pooled, weights, **PADS, group=1), m("Abs", a))
+    PASSES["half_products"](
+        graph, replace(ON_CARD, precision="bf16", train=Path("step.yaml")), features=CudaTarget.features
+    )
+    verify(graph, "half_products")
+    plan = make_plan(finalise(graph, Policy.of()))
+    stored = [v for g in plan.groups for v in g.outputs if v not in graph.outputs and v.type.rank == 4]
+    assert len(stored) >= 4 and {v.dtype.name for v in stored} == {"bf16"}
 
 
 # -- the graph -----------------------------------------------------------------------------------------------------

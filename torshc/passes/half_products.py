@@ -103,7 +103,7 @@ def _images_of_step(graph: Graph) -> set[Value]:
         elif not convolves or node.op.family == "conv_weights":
             continue
         value = node.outputs[0]
-        while len(readers := users.get(value, ())) == 1 and readers[0].op.family == "pointwise":
+        while len(readers := users.get(value, [])) == 1 and readers[0].op.family == "pointwise":
             if value in taken or readers[0].output.shape != value.shape:
                 break
             taken.update(readers[0].operands)
