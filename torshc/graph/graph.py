@@ -332,6 +332,7 @@ class Graph:
         place: name of the node that is being imported, after which symbols of nameless values are called.
         custom: operators of the model that users declare.
         states: what runs keep for the next run: the last inputs hold them, and the last results take their places.
+        recomputes: whether a training step computes images again on the way back, to need less memory.
         rank, ranks: which of how many processes that share the model it is for; 0 ranks for a model that is whole.
         file_sha256: of the file that the model was read from, without what lies beside it; empty where there was none.
     """
@@ -352,6 +353,7 @@ class Graph:
     place: str = ""
     custom: tuple[type[Any], ...] = ()
     states: tuple[State, ...] = ()
+    recomputes: bool = False
     rank: int = 0
     ranks: int = 0
     file_sha256: str = ""

@@ -17,9 +17,9 @@ _CONVOLUTIONS = ("conv", "conv_transpose", "conv_weights")
 def round_images(graph: Graph, options: CompileOptions, *, features: Features = frozenset()) -> bool:
     """Images that convolutions read are stored as tf32, for a step of `--precision tf32` on targets with `TF32_IMAGES`.
 
-    So tensor cores read them as they lie, where kernels else round each as often as it is read. All that reads one reads
-    it rounded, residuals say, so that it is stored once. Weights are rounded where they are copied for a kernel. Error
-    class: 2^-11 of each image's elements.
+    So tensor cores read them as they lie, where kernels else round each as often as it is read. All that reads one
+    reads it rounded, residuals say, so that it is stored once. Weights are rounded where they are copied for a kernel.
+    Error class: 2^-11 of each image's elements.
 
     Before::
 

@@ -33,6 +33,7 @@ KEYS = (
     "seed",
     "accumulate",
     "refuse_nan",
+    "recompute",
 )
 REQUIRED = ("weights", "loss", "optimizer")
 LOSSES = ("cross_entropy", "mse", "l1", "bce", "kl")
@@ -87,6 +88,7 @@ class Training:
         seed: of what steps draw; None for an input.
         accumulate: how many steps, each of a part of a batch, make one update, by the mean of their gradients.
         refuse_nan: whether a step whose loss is no finite number is refused.
+        recompute: whether images are computed again on the way back where others say what they are.
         file: where it was read.
         rank, ranks: which of how many processes this step is for, each with a part of the batch, as long as those of
             others; no file says this.
@@ -104,6 +106,7 @@ class Training:
     seed: int | None = 0
     accumulate: int = 1
     refuse_nan: bool = False
+    recompute: bool = False
     file: str = ""
     rank: int = 0
     ranks: int = 1
@@ -219,4 +222,5 @@ _READERS: Mapping[str, Any] = {
     "seed": lambda item: None if item.value == INPUT else item.integer(0, SEED_MOST),
     "accumulate": lambda item: item.integer(1, PARTS_MOST),
     "refuse_nan": lambda item: item.flag(),
+    "recompute": lambda item: item.flag(),
 }

@@ -85,6 +85,7 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     graph.declare_inputs([*graph.inputs, *filter(None, (target, rate, seed)), *(old for old, _ in pairs.values())])
     results = {_LOSS: loss} | dict(zip(asked, given, strict=True)) | slopes
     graph.declare_outputs([*results.values(), *(new for _, new in pairs.values())], [*results, *pairs])
+    graph.recomputes = training.recompute
     graph.declare_states(State(name, first.get(name), name in weights) for name in pairs)
 
 

@@ -1,0 +1,62 @@
+"""Images that steps compute again on the way back, where they ask for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from torshc.graph import Graph
+from torshc.graph.verify import verify
+from torshc.passes.interpret import run_graph
+from torshc.passes.policy import Policy
+from torshc.plan.finalise import finalise
+from torshc.plan.place import make_plan
+
+from ..support.pass_graphs import OPTIONS, Model, dims, names, random_inputs, run_one
+
+FORM: dict[str, Any] = {"strides": (1, 1), "pads": dims(0, 0, 0, 0), "dilations": (1, 1), "group": 1}
+
+
+def step(kept: bool = True) -> Graph:
+    """A scaled image and its Relu, of which a loss is made and, on the way back, the gradient of weights."""
+    m = Model()
+    image, weights = m.input(4, 16, 32, 32), m.input(16, 16, 1, 1)
+    z = m("Conv", image, weights, **FORM)
+    scale = m("ReduceMean", z, axes=(0, 2, 3), keepdims=True)
+    a = m("Relu", m("Mul", z, scale))
+    loss = m("ReduceSum", m("Conv", a, weights, **FORM), axes=(0, 1, 2, 3), keepdims=False)
+    g = m("Sin", z) if kept else m("Sin", image)
+    back = m("ConvWeights", a, m("Mul", g, loss), domain="torshc", shape=dims(16, 16, 1, 1), **FORM)
+    graph = m.done(loss, back)
+    graph.recomputes = True
+    return graph
+
+
+def test_an_image_is_computed_before_the_way_back_reads_it() -> None:
+    """By a kernel of its own, so that its memory is free until then."""
+    graph = step()
+    fed = random_inputs(graph)
+    before = run_graph(graph, fed)
+    assert run_one("recompute_images", graph, OPTIONS)
+    verify(graph, "recompute_images")
+    assert names(graph).count("Relu") == 2 and names(graph).index("ReduceSum") < names(graph).index("Separator")
+    for a, b in zip(run_graph(graph, fed), before, strict=True):
+        np.testing.assert_array_equal(a, b)
+    groups = make_plan(finalise(graph, Policy.of())).groups
+    assert [sum(n.op.name == "Relu" for n in g.nodes) for g in groups].count(1) == 2
+
+
+def test_steps_that_do_not_ask_stay() -> None:
+    graph = step()
+    graph.recomputes = False
+    assert not run_one("recompute_images", graph, OPTIONS)
+
+
+@pytest.mark.parametrize("change", ["not kept", "small"])
+def test_images_that_save_nothing_stay(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they are computed of would have to be kept for it, or they are few bytes."""
+    if change == "small":
+        monkeypatch.setattr("torshc.passes.recompute_images._LEAST", 2**17)
+    assert not run_one("recompute_images", step(kept=change == "small"), OPTIONS)
