@@ -10,7 +10,8 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -81,8 +82,13 @@ def nodes(tree: ast.AST, types: bool = False, inside: bool = True) -> Iterator[a
             yield from nodes(child, types, inside)
 
 
-def imports(path: Path, types: bool = False) -> Iterator[tuple[str, int]]:
+@cache  # several tests read each file
+def imports(path: Path, types: bool = False) -> Sequence[tuple[str, int]]:
     """Dotted names that a file imports, absolute, with their lines; `types` as of :func:`nodes`."""
+    return [*_imports(path, types)]
+
+
+def _imports(path: Path, types: bool) -> Iterator[tuple[str, int]]:
     home = ("torshc", *path.relative_to(PACKAGE).parent.parts)
     for node in nodes(ast.parse(path.read_text()), types):
         if isinstance(node, ast.Import):
