@@ -211,7 +211,7 @@ from bundle import tiny
 from torshc.bundle.cache import Cache
 from torshc.bundle.package import file_sha256
 embed, debug = {embed}, {debug}
-cache = Cache(Path({cache!r})) if {cache!r} else None
+cache = Cache(Path({cache!r}) if {cache!r} else None)
 out = tiny.write(Path({out!r}), embed=embed, jobs={jobs}, cache=cache, extra_flags=("-g",) if debug else ())
 print(*(file_sha256(out / name) for name in ("libmodel.so", "manifest.json")))
 """
@@ -221,7 +221,7 @@ print(*(file_sha256(out / name) for name in ("libmodel.so", "manifest.json")))
 def test_the_same_bytes_everywhere(tmp_path: Path, debug: bool) -> None:
     """Other folders, locales, time zones, hash seeds, users' umasks, job counts, with and without the cache."""
     results = set()
-    for i in range(4):
+    for i in (0, 3) if debug else range(4):  # debug information has folders, and nothing else of its own
         folder = tmp_path / f"{i}" / ("deep" * i or "x") / "with space"
         folder.mkdir(parents=True)
         env = {

@@ -12,6 +12,7 @@ import pytest
 from tests.support.compare import check
 from tests.support.models import model, node
 from torshc.base.errors import InternalError
+from torshc.base.resources import cache_folder
 from torshc.bundle import build
 from torshc.bundle.cache import Cache
 from torshc.bundle.host import CPU, Buffer, Condition, HostProgram, Launch, Port, Symbol
@@ -66,7 +67,7 @@ def compiled(program: HostProgram, folder: Path, kernels: dict[str, str], cc: st
     compiler = find_compiler(cc)
     sources, headers = host_sources(program, FILES)
     flags = (*compiler.base_flags(1), "-Wall", "-Wextra", "-Werror")
-    objects = build.build_objects({**sources, **kernels}, headers, compiler, flags, Cache(None), 2, folder)
+    objects = build.build_objects({**sources, **kernels}, headers, compiler, flags, Cache(cache_folder()), 2, folder)
     return Library(build.link_library(compiler, objects, folder))
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tests.support import compilers
 from torshc.base import manifest
+from torshc.base.resources import cache_folder
 from torshc.bundle import build, host, package
 from torshc.bundle.cache import Cache
 from torshc.bundle.host_source import host_sources
@@ -146,7 +147,11 @@ def write(
     extra_flags: Sequence[str] = (),
     mcpu: str | None = None,
 ) -> Path:
-    """Writes the bundle of the model to ``place``."""
+    """Writes the bundle of the model to ``place``.
+
+    Args:
+        cache: of objects; by default that of all tests, as most of these are the same in all bundles.
+    """
     compiler = find_compiler(cc)
     flags = (*compiler.base_flags(3, sanitize), *compiler.isa_flags(isa.resolve(mcpu)), *extra_flags)
     flags += ("-DTORSHC_PROFILE",) if profile else ()
@@ -154,7 +159,7 @@ def write(
         info = bundle.write_weights([[weights]], embed)
         sources, headers = host_sources(program(batch, info.id, embed, mcpu), CTarget.host)
         objects = build.build_objects(
-            {**sources, **KERNELS}, headers, compiler, flags, cache or Cache(None), jobs, work
+            {**sources, **KERNELS}, headers, compiler, flags, cache or Cache(cache_folder()), jobs, work
         )
         library = build.link_library(compiler, objects, work, bundle.weights if embed else None, sanitize)
         digest = bundle.add_library(library, embed)

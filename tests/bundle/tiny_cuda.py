@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from torshc.base.resources import cache_folder
 from torshc.bundle import build, host, package
 from torshc.bundle.cache import Cache
 from torshc.bundle.host_source import host_sources
@@ -98,8 +99,9 @@ def write(
     arch: str = "",
     weights: npt.NDArray[np.float32] = tiny.WEIGHTS,
     extra_flags: Sequence[str] = (),
+    cache: Cache | None = None,
 ) -> Path:
-    """Writes the bundle of the model to ``place``."""
+    """Writes the bundle of the model to ``place``; `cache` as of :func:`tiny.write`."""
     compiler = nvcc.find_nvcc()
     flags = (*compiler.base_flags(isa.resolve()), *compiler.gencode_flags(arch), *extra_flags)
     flags += ("-DTORSHC_PROFILE",) if profile else ()
@@ -107,7 +109,15 @@ def write(
         info = bundle.write_weights([[weights]], embed)
         sources, headers = host_sources(program(batch, info.id, embed, fallback), CudaTarget.host)
         every = {**sources, **kernels(fallback, block)}
-        objects = build.build_objects(every, headers, compiler, flags, Cache(None), 1, work)  # type: ignore[arg-type]  # shaped alike
+        objects = build.build_objects(
+            every,
+            headers,
+            compiler,  # type: ignore[arg-type]  # shaped alike
+            flags,
+            cache or Cache(cache_folder()),
+            1,
+            work,
+        )
         library = build.link_library(compiler, objects, work, bundle.weights if embed else None)  # type: ignore[arg-type]
         digest = bundle.add_library(library, embed)
         bundle.add_text("model.h", headers["model.h"])

@@ -11,6 +11,7 @@ import pytest
 
 from torshc.base.errors import BundleError, ConfigError, ToolchainError
 from torshc.base.options import CompileOptions
+from torshc.bundle.cache import Cache
 from torshc.runtime import load
 from torshc.targets import isa
 from torshc.targets.gpu.cuda import nvcc
@@ -174,7 +175,8 @@ def test_an_error_of_the_compiler_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arch", ["sm_80", pytest.param("sm_80,sm_90a,compute_80", marks=SLOW)])
 def test_equal_bytes_wherever_it_is_built(tmp_path: Path, arch: str) -> None:
     made = [
-        tiny_cuda.write(tmp_path / f"{k}.tsc", arch=arch, embed=True, profile=True, fallback=True) for k in range(2)
+        tiny_cuda.write(tmp_path / f"{k}.tsc", arch=arch, embed=True, profile=True, fallback=True, cache=Cache(None))
+        for k in range(2)
     ]
     assert made[0].joinpath("libmodel.so").read_bytes() == made[1].joinpath("libmodel.so").read_bytes()
 
