@@ -150,27 +150,27 @@ def evaluate(e: Expr, env: Env) -> int:
     return int(table[e.op](*xs))
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(pairs, st.lists(environments(), min_size=4, max_size=8))
 def test_simplification_keeps_the_value(pair: Pair, envs: list[Env]) -> None:
     for env in envs:
         assert evaluate(pair.expr, env) == pair.value(env), env
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(pairs, environments())
 def test_substitution_gives_the_value(pair: Pair, env: Env) -> None:
     assert numbers(pair.expr, env) == pair.value(env)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(pairs, environments(), st.sampled_from(["m", "i"]))
 def test_partial_substitution_keeps_the_value(pair: Pair, env: Env, name: str) -> None:
     half = substitute(pair.expr, {leaf(name).expr: const(env[name])})
     assert evaluate(half, env) == pair.value(env)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(pairs, st.lists(environments(), min_size=4, max_size=8))
 def test_bounds_hold(pair: Pair, envs: list[Env]) -> None:
     low, high = lower_bound(pair.expr), upper_bound(pair.expr)
@@ -181,7 +181,7 @@ def test_bounds_hold(pair: Pair, envs: list[Env]) -> None:
         assert value >= 0 or not is_nonnegative(pair.expr)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(pairs, divisors, environments())
 def test_quotient_and_remainder_rejoin(pair: Pair, divisor: Pair, env: Env) -> None:
     x, d = pair.expr, divisor.expr
@@ -213,7 +213,7 @@ def reshapes(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return split(factors), split(factors)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(reshapes(), st.booleans())
 def test_remap_is_a_reshape(shapes: tuple[tuple[int, ...], tuple[int, ...]], symbolic: bool) -> None:
     """Every element of one shape is found at the same row-major place of the other."""

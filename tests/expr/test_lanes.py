@@ -26,7 +26,7 @@ def grow(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
 exprs = st.recursive(st.one_of(st.sampled_from([LANE, LANE, ROW]), st.integers(-8, 16).map(const)), grow, max_leaves=9)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(exprs)
 def test_steps_are_those_of_the_values(e: Expr) -> None:
     """A step that is given holds within every block, at every row."""
@@ -40,7 +40,7 @@ def test_steps_are_those_of_the_values(e: Expr) -> None:
                 assert evaluate(e, {"i": start + k, "j": row}) == first + step * k
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(exprs, exprs)
 def test_halves_are_those_of_the_values(x: Expr, rest: Expr) -> None:
     e = x // 2 + rest

@@ -10,7 +10,7 @@ import pytest
 from .readers import READERS, seeds
 
 CORPUS = Path(__file__).parent / "corpus"
-COUNT = {"model": 10, "training": 10, "manifest": 20, "kernel": 40}  # changed files of a form; of others 100
+COUNT = {"model": 5, "training": 5, "manifest": 10, "kernel": 20}  # changed files of a form; of others 50
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -21,7 +21,7 @@ def test_good_files_and_changed_ones(name: str, tmp_path: Path) -> None:
     for data in good:
         (tmp_path / "file").write_bytes(data)
         READERS[name](tmp_path / "file")
-    for _ in range(COUNT.get(name, 100)):
+    for _ in range(COUNT.get(name, 50)):
         (tmp_path / "file").write_bytes(changed(rng.choice(good), rng))
         READERS[name](tmp_path / "file")
 
