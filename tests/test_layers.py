@@ -14,8 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 PACKAGE = Path(__file__).resolve().parents[1] / "torshc"
 
 # From the bottom up. Parts of one line stand side by side and see only each other's package, not what is inside.
@@ -135,27 +133,25 @@ def test_every_part_has_a_layer() -> None:
     assert {part_of(path) for path in MODULES} <= {*RANK, RUNTIME, ROOT}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_imports_go_down_only(path: Path) -> None:
-    part = part_of(path)
+def test_imports_go_down_only() -> None:
     wrong = [
-        f"line {line}: {name}"
+        f"{path}:{line}: {name}"
+        for path in MODULES
         for name, line in imports(path)
-        if name.startswith("torshc.") and not allowed(part, name.split(".")[1:])
+        if name.startswith("torshc.") and not allowed(part_of(path), name.split(".")[1:])
     ]
-    assert not wrong, f"{part} may not import from a layer above or beside it"
+    assert not wrong, "a part may not import from a layer above or beside it"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_packages_are_used_where_they_belong(path: Path) -> None:
-    part = part_of(path)
+def test_packages_are_used_where_they_belong() -> None:
     free = {"numpy", "torshc", "__future__"} | sys.stdlib_module_names
     wrong = [
-        f"line {line}: {name}"
+        f"{path}:{line}: {name}"
+        for path in MODULES
         for name, line in imports(path)
-        if (package := name.partition(".")[0]) not in free and part not in OWNERS.get(package, set())
+        if (package := name.partition(".")[0]) not in free and part_of(path) not in OWNERS.get(package, set())
     ]
-    assert not wrong, f"{part} uses a package that belongs elsewhere"
+    assert not wrong, "a package belongs elsewhere"
 
 
 FAMILIES = {path.parent.name for path in (PACKAGE / "targets").glob("*/__init__.py")}
@@ -167,11 +163,14 @@ def family_of(name: str) -> str:
     return found[1] if found and found[1] in FAMILIES else ""
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_families_of_targets_are_apart(path: Path) -> None:
+def test_families_of_targets_are_apart() -> None:
     """Nobody imports from inside a family but the family itself."""
-    own = family_of(module_of(path))
-    wrong = [f"line {line}: {name}" for name, line in imports(path, types=True) if family_of(name) not in ("", own)]
+    wrong = [
+        f"{path}:{line}: {name}"
+        for path in MODULES
+        for name, line in imports(path, types=True)
+        if family_of(name) not in ("", family_of(module_of(path)))
+    ]
     assert {"cpu", "gpu"} <= FAMILIES and not wrong
 
 
@@ -234,11 +233,13 @@ def test_no_circle_of_types_but_nodes_and_operators() -> None:
     assert len(found) == 1 and all(map(OF_TYPES.fullmatch, found[0]))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_imports_in_functions_say_why(path: Path) -> None:
+def test_imports_in_functions_say_why() -> None:
     """Only for optional packages and a quick start; the commands of the command line all do, as their package says."""
-    if part_of(path) == "cli":
-        return
+    assert [line for path in MODULES if part_of(path) != "cli" for line in silent_imports(path)] == []
+
+
+def silent_imports(path: Path) -> list[str]:
+    """Lines of a file with imports inside functions that no comment explains."""
     text = path.read_text()
     lines, tree = text.splitlines(), ast.parse(text)
     outer = set(nodes(tree, types=True, inside=False))
@@ -246,8 +247,7 @@ def test_imports_in_functions_say_why(path: Path) -> None:
     reason = re.compile(r"# (start-up: |optional package)")
     said = [n.lineno for n in late if any(map(reason.search, lines[n.lineno - 2 : n.lineno]))]
     # One comment serves the imports right below it.
-    silent = [n.lineno for n in late if n.lineno not in said and n.lineno - 1 not in said]
-    assert not silent, f"lines {silent}"
+    return [f"{path}:{n.lineno}" for n in late if n.lineno not in said and n.lineno - 1 not in said]
 
 
 def loaded_after(statement: str) -> set[str]:
