@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import zlib
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -99,12 +100,23 @@ def test_gradients_of_functions_in_c(tmp_path: Path) -> None:
         np.testing.assert_allclose(found[name], wanted, rtol=0, atol=1e-6)
 
 
-IMAGES = [case for case in all_cases() if case.operator == "ImageDecoder"]
+FORMATS = (
+    "bmp_rgb", "jpeg2k_rgb", "jpeg_bgr", "jpeg_grayscale", "jpeg_rgb", "png_rgb", "pnm_rgb", "tiff_rgb", "webp_rgb",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("case", IMAGES, ids=lambda case: case.name)
-def test_images_of_all_formats(case: Case, tmp_path: Path) -> None:
-    require_header(case.name.split("_")[3])
+@cache
+def images() -> dict[str, Case]:
+    """Cases of ONNX by their formats. They are made when the first test needs them, which takes seconds."""
+    found = (case for case in all_cases() if case.operator == "ImageDecoder")
+    return {case.name.removeprefix("image_decoder_decode_"): case for case in found}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_images_of_all_formats(form: str, tmp_path: Path) -> None:
+    require_header(form.split("_")[0])
+    assert images().keys() == set(FORMATS)
+    case = images()[form]
     model = onnx.ModelProto.FromString(case.model.SerializeToString())
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
     torshc.compile(model, tmp_path / "m.tsc", ops=DECODER)
@@ -119,7 +131,7 @@ def test_images_of_all_formats(case: Case, tmp_path: Path) -> None:
 
 def test_a_format_without_its_library(tmp_path: Path) -> None:
     require_system()
-    case = next(c for c in IMAGES if c.name.endswith("webp_rgb"))
+    case = images()["webp_rgb"]
     package = tmp_path / "package"
     package.mkdir()
     for file in DECODER.parent.iterdir():
@@ -141,7 +153,7 @@ def test_the_package_is_found_when_it_is_installed(tmp_path: Path) -> None:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torshc-image-decoder\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[torshc.operators]\nimages = torshc_image_decoder\n")
-    case = next(c for c in IMAGES if c.name.endswith("bmp_rgb"))
+    case = images()["bmp_rgb"]
     (tmp_path / "m.onnx").write_bytes(case.model.SerializeToString())
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place), *sys.path]), "TORSHC_CC": needed().cc}
     command = [sys.executable, "-m", "torshc", "explain", str(tmp_path / "m.onnx")]
