@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 import torshc
-from tests.emulation.emulated import emulated_tools
+from tests.emulation.emulated import emulated_tools, missing
 from torshc.workbench.verify import verify_bundle
 
 from ..support.slow import some
@@ -85,6 +85,8 @@ class _Recorded:
 @pytest.mark.parametrize("number", some([0, 1], 2))
 def test_decoders_are_the_same_without_passes_and_on_devices(number: int, tmp_path: Path) -> None:
     """onnx has no reference for their operators; a dry run compares with PyTorch."""
+    if reason := missing():
+        pytest.skip(reason)
     case = decoder_cases(12)[number]
     onnx.save(case.make(), tmp_path / "m.onnx")
     rng = np.random.default_rng(0)

@@ -25,7 +25,7 @@ from .runner import CONSTANTS, FAILED, PASSED, UNSUPPORTED, Mode, Outcome, run_c
 
 OPERATORS = 40
 PARTS = 4  # so that processes share the work
-DYNAMIC = 24
+DYNAMIC = 12
 SANITIZED = "^(add|gemm_all_attributes|softmax_axis_1|maxpool_2d_dilations|gather_0|cast_FLOAT_to_FLOAT16)$"
 SLOW = ("LSTM", "GRU", "RNN", "[light]")  # what takes a compiler long, and other tests run whole
 

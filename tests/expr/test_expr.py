@@ -37,7 +37,7 @@ def test_length_counts_shared_parts_each_time_and_steps_once() -> None:
     assert length(dim("a") + 1) == 3
     assert length(shared(60)) > 1 << 60
     assert not is_long(shared(60))
-    assert is_long(shared(2000))
+    assert is_long(shared(1000))
 
 
 def test_long_text_is_shortened() -> None:

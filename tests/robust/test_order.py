@@ -122,7 +122,7 @@ def host_models() -> dict[str, onnx.ModelProto]:
     return {"found": model(found, {"x": ("n", 7)}, ["buckets", "top", "places"], weights)}
 
 
-@pytest.mark.parametrize("seeds", [3, pytest.param(20, marks=SLOW)])
+@pytest.mark.parametrize("seeds", [2, pytest.param(20, marks=SLOW)])
 def test_sources_are_equal_under_all_seeds(
     seeds: int, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.support.models import model, node, save
+from tests.support.slow import SLOW
 from torshc.base.errors import ConfigError
 from torshc.base.options import CompileOptions
 from torshc.pipeline.ranks import cut_model
@@ -37,7 +38,7 @@ def close(found: list[Any], whole: Any) -> bool:
     return all(np.allclose(y, whole, rtol=0, atol=1e-6 * max(np.abs(whole).max(initial=0), 1)) for y in found)
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=SLOW), 3])
 def test_columns_and_then_rows(ranks: int, tmp_path: Path) -> None:
     """What follows the split columns stays split, and the second product is summed over ranks."""
     shard = rules(ranks, 'names: "[ab].up", axis: 1')
