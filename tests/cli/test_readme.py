@@ -48,6 +48,8 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "bin" / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    # For an ejected kernel's program, for which Zig by itself would compile its runtime libraries, 17 s of them.
+    monkeypatch.setenv("MAKEFLAGS", f"CC={compilers.needed().cc}")
     # More processes than cores, and whoever runs the tests.
     for name in ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM", "MCA_rmaps_base_oversubscribe"):
         monkeypatch.setenv(f"OMPI_{name}", "1")
