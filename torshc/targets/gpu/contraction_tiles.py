@@ -422,8 +422,3 @@ TF32_SINGLE_TILES = (Tf32GroupTile(128, 128, 0.52, products=1), Tf32GroupTile(12
 ROUNDED_GROUP_TILES = tuple(RoundedGroupTile(t.m, t.n, t.worth, t.turns) for t in GROUP_TILES)
 GROUP_RESULTS = 5.6  # results that a block writes in a clock
 AnyTile = GridTile | MmaTile | GroupTile
-
-
-def is_shared(tile: AnyTile) -> bool:
-    """Whether the threads that bring a tile across the sum share its packets evenly, as groups of warps have to."""
-    return not isinstance(tile, GroupTile) or all(tile.loaders % (s // tile.packet) == 0 for s in (tile.m, tile.n))
