@@ -556,7 +556,7 @@ def _make_tiled(
     n, parts[2:] = _join("n", p.n, parts[2:])
     size = as_int(k[-1].args[0])
     walks_on = len(k) > 1 and size is not None and size % tile.k != 0 and size < 4 * tile.k
-    kinds = {MmaTile: MmaKernel, Tf32Tile: Tf32Kernel}
+    kinds: dict[type[AnyTile], type[ContractionKernel]] = {MmaTile: MmaKernel, Tf32Tile: Tf32Kernel}
     kind = GroupMmaKernel if isinstance(tile, GroupTile) else kinds.get(type(tile), ContractionKernel)
     factors = [
         make_factor(Term(t.buffer, offset, guard, t.padded), axes, k, PACKET_BYTES // tile.element)
