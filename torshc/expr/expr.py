@@ -110,14 +110,18 @@ class Expr:
 
 
 _TABLE: weakref.WeakValueDictionary[tuple[object, ...], Expr] = weakref.WeakValueDictionary()
+_PLAIN = frozenset({int, str, type(None)})  # types of data that are told apart by themselves
+_SMALL: dict[int, Expr] = {}  # constants of sizes and indices that most expressions hold
 
 
 def make(op: str, args: tuple[Expr, ...], dtype: DType, data: Hashable = None) -> Expr:
     """Intern a node as it is; callers outside this package use the smart constructors."""
     # The type of data is in the key because 1 == 1.0 == True; repr separates -0.0 from 0.0 and makes NaN equal itself.
     # Counters of one name may have different extents.
-    mark = repr(data) if isinstance(data, float) else (data, data.extent) if isinstance(data, _Counter) else data
-    key = (op, args, dtype.name, type(data), mark)
+    kind, mark = type(data), data
+    if kind not in _PLAIN:
+        mark = repr(data) if isinstance(data, float) else (data, data.extent) if isinstance(data, _Counter) else data
+    key = (op, args, dtype.name, kind, mark)
     found = _TABLE.get(key)
     if found is None:
         found = Expr()
@@ -134,7 +138,12 @@ def const(value: int | float | bool, dtype: DType | None = None) -> Expr:
     """
     if dtype is None:
         if type(value) is int:
-            return make("const", (), I64, value)
+            found = _SMALL.get(value)
+            if found is None:
+                found = make("const", (), I64, value)
+                if -256 <= value <= 4096:
+                    _SMALL[value] = found
+            return found
         dtype = BOOL if isinstance(value, bool) else I64 if isinstance(value, int) else F32
     if dtype.is_float:
         return make("const", (), dtype, float(value))

@@ -27,7 +27,7 @@ def tidy(text: str) -> str:
             if lines and lines[-1] and not lines[-1].endswith("{"):
                 lines.append("")
             continue
-        code = "" if line.startswith(("*", "/*")) and "*/" not in line else _COMMENTS.sub("", line)
+        code = _COMMENTS.sub("", line) if "*/" in line else "" if line.startswith(("*", "/*")) else line
         opened = code.count("{") + code.count("(")
         closed = code.count("}") + code.count(")")
         leading = len(line) - len(line.lstrip("})"))
