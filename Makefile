@@ -40,7 +40,7 @@ bare := cat cp cut dirname echo env ln make mkdir mktemp mv rm sed sh sha256sum 
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized shape-fuzz graph-fuzz contrib-fuzz mutants mutate fuzz coverage trust operators bench bench-operators bench-decoder bench-ranks bench-functions bench-profile bench-resize contexts card sample-c dist venv clean distclean
+.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized shape-fuzz graph-fuzz contrib-fuzz mutants mutate fuzz coverage trust operators bench bench-operators bench-decoder bench-ranks bench-functions bench-profile bench-resize bench-training contexts card sample-c dist venv clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -157,6 +157,9 @@ bench-functions: $(call stamp,test) ## functions of elements by clang and gcc in
 
 bench-resize: $(call stamp,test) ## Resize in its modes beside ONNX Runtime and a copy, one thread; ARGS='linear static' chooses rows
 	$(py) -m tests.speed.resize $(ARGS)
+
+bench-training: $(call stamp,test) ## a training step beside PyTorch's four forms, which has to be installed; ARGS='digits --threads 2 --folder DIR'
+	$(py) -m tests.speed.training $(ARGS)
 
 contexts: $(call stamp,test) ## MODELS="a.onnx b.onnx": two contexts at once against one alone; ARGS='--dims batch=2'
 	$(py) -m tests.robust.callers $(MODELS) $(ARGS)

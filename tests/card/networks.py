@@ -11,7 +11,7 @@ _MOBILE = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3
 
 
 def network(name: str) -> Any:
-    """A network of 1000 classes in training mode, with random weights that are the same each time."""
+    """A network of 1000 classes, or of 10 digits, in training mode, with random weights that are the same each time."""
     torch: Any = importlib.import_module("torch")
     torch.manual_seed(0)
     layers = {
@@ -19,6 +19,7 @@ def network(name: str) -> Any:
         "resnet18": lambda torch: _resnet(torch, (2, 2, 2, 2), 1),
         "resnet50": lambda torch: _resnet(torch, (3, 4, 6, 3), 4),
         "mobilenet_v2": _mobilenet,
+        "digits": _digits,
     }
     return layers[name](torch).train()
 
@@ -75,6 +76,14 @@ def _mobilenet(torch: Any) -> Any:
             channels = filters
     layers += [*_convolution(nn, channels, 1280, 1), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
     return nn.Sequential(*layers, nn.Linear(1280, CLASSES))
+
+
+def _digits(torch: Any) -> Any:
+    """That of samples/digits.onnx, for pictures of 1 x 8 x 8."""
+    nn = torch.nn
+    layers = [*_convolution(nn, 1, 16, 3), nn.ReLU(), *_convolution(nn, 16, 32, 3), nn.ReLU(), nn.MaxPool2d(2)]
+    layers += [_added(torch, nn.Sequential(*_convolution(nn, 32, 32, 3)), nn.Sequential()), nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(128, 10))
 
 
 def _convolution(nn: Any, c: int, filters: int, size: int, stride: int = 1, groups: int = 1) -> list[Any]:
