@@ -74,3 +74,49 @@ def test_refused_threads_are_done_without(tmp_path: Path, limit: int) -> None:
     objects = [str(HERE / "pool_harness.c"), str(pool), str(stub)]
     compilers.build([compiler, f"-I{SOURCES}", *objects, "-o", str(program), "-pthread"])
     assert run([str(program), "6", "300"]) == f"threads {limit + 1}\n"
+
+
+LATE = """
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "t_pool.h"
+static atomic_int may_start;
+static struct { void *(*f)(void *); void *x; } first;
+static void *start_late(void *unused) {
+    while (!atomic_load(&may_start)) usleep(1000);
+    return unused ? unused : first.f(first.x);
+}
+int late_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *x);
+int late_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *x) {
+    first.f = f, first.x = x;
+    return pthread_create(t, a, start_late, NULL);
+}
+static void add(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    (void)dim, (void)scratch;
+    *(int64_t *)buf[0] += end - begin;
+}
+int main(void) {
+    alarm(20);
+    int64_t done = 0;
+    void *buf[] = {&done};
+    t_pool *pool = t_pool_create(2);
+    for (int i = 0; i < 3; i++) t_pool_run(pool, add, buf, NULL, NULL, 0, 100);
+    atomic_store(&may_start, 1);
+    t_pool_destroy(pool);
+    return done != 300;
+}
+"""
+
+
+def test_who_wakes_late_is_not_waited_for(tmp_path: Path) -> None:
+    """A thread that runs only after the work is done."""
+    late, pool, program = tmp_path / "late.c", tmp_path / "t_pool.o", tmp_path / "late"
+    late.write_text(LATE, encoding="utf-8")
+    compiler = compilers.needed().cc
+    rename = ["-include", "pthread.h", "-Dpthread_create=late_create"]
+    compilers.build([compiler, "-O2", *rename, "-c", str(SOURCES / "t_pool.c"), "-o", str(pool)])
+    compilers.build([compiler, "-O2", f"-I{SOURCES}", str(late), str(pool), "-o", str(program), "-pthread"])
+    run([str(program)])

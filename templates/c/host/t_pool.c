@@ -1,8 +1,9 @@
-/* Fork and join: the caller publishes a run by raising `generation` and works too; a worker
- * that sees a new generation takes chunks until none is left, then counts itself out.
+/* Fork and join: the caller opens a run, and works too; a worker that sees the open run joins it, takes chunks until none
+ * is left, and leaves. The caller, when it finds no chunk any more, closes the run.
  *
- * A run ends when every worker has counted itself out, so that no worker can still be reading
- * the fields of a run when the next one is written.
+ * A run ends when it is closed and every worker that joined has left, so that no worker can still be reading the fields
+ * of a run when the next one is written. Who wakes too late to join is not waited for: of a short run the caller has done
+ * all the work before another thread is awake, some tens of microseconds where its processor was asleep or is in use.
  */
 #define _GNU_SOURCE
 #include "t_pool.h"
@@ -15,6 +16,11 @@
 /* Pauses of a spin before sleeping: some tens of microseconds. Model runs are launches close
  * upon each other; a worker should be awake for the next one, and not longer. */
 enum { SPINS = 2000, CACHE_LINE = 64, MAX_THREADS = 1024 };
+
+/* Parts of a pool's state: workers inside, OPEN, and the run's number, a multiple of RUN. */
+#define INSIDE 0xffffull
+#define OPEN (1ull << 16)
+#define RUN (1ull << 32)
 
 struct worker {
     t_pool *pool;
@@ -33,10 +39,9 @@ struct t_pool {
     int threads;
     atomic_int stop;
 
-    _Alignas(CACHE_LINE) atomic_uint generation;
-    _Alignas(CACHE_LINE) atomic_llong next;
-    _Alignas(CACHE_LINE) atomic_int busy;
+    _Alignas(CACHE_LINE) atomic_ullong state; /* the number of the run, whether it is open, and the workers inside */
     atomic_int caller_sleeps;
+    _Alignas(CACHE_LINE) atomic_llong next;
 
     _Alignas(CACHE_LINE) pthread_mutex_t lock;
     pthread_cond_t started, finished;
@@ -65,61 +70,83 @@ static void work(t_pool *pool, int index) {
     }
 }
 
-/* Waits until the generation differs from `seen`, which it returns. */
-static unsigned next_generation(t_pool *pool, unsigned seen) {
-    for (int i = 0; i < SPINS; i++) {
-        const unsigned now = atomic_load_explicit(&pool->generation, memory_order_acquire);
-        if (now != seen)
-            return now;
-        pause_cpu();
-    }
+/* A worker is inside no more. Sequentially consistent with the caller's announcement in close_run: either the caller
+ * sees that nobody is inside, or this sees that it sleeps. */
+static void leave(t_pool *pool) {
+    if ((atomic_fetch_sub(&pool->state, 1) & INSIDE) != 1 || !atomic_load(&pool->caller_sleeps))
+        return;
     pthread_mutex_lock(&pool->lock);
-    pool->sleepers++;
-    unsigned now;
-    while ((now = atomic_load_explicit(&pool->generation, memory_order_acquire)) == seen)
-        pthread_cond_wait(&pool->started, &pool->lock);
-    pool->sleepers--;
+    pthread_cond_signal(&pool->finished);
     pthread_mutex_unlock(&pool->lock);
-    return now;
+}
+
+/* Whether a state is that of an open run other than `seen`. */
+static inline int is_new(uint64_t state, uint64_t seen) { return (state & OPEN) && state / RUN != seen; }
+
+/* Joins an open run other than `seen`, which becomes its number; false where there is none. */
+static int join(t_pool *pool, uint64_t *seen) {
+    if (!is_new(atomic_load_explicit(&pool->state, memory_order_relaxed), *seen))
+        return 0;
+    const uint64_t state = atomic_fetch_add_explicit(&pool->state, 1, memory_order_acquire);
+    if (is_new(state, *seen)) {
+        *seen = state / RUN;
+        return 1;
+    }
+    leave(pool);
+    return 0;
+}
+
+/* Waits for a run other than `seen`, and joins it. */
+static void wait_run(t_pool *pool, uint64_t *seen) {
+    for (;;) {
+        for (int i = 0; i < SPINS; i++) {
+            if (join(pool, seen))
+                return;
+            pause_cpu();
+        }
+        pthread_mutex_lock(&pool->lock);
+        pool->sleepers++;
+        if (!is_new(atomic_load_explicit(&pool->state, memory_order_relaxed), *seen))
+            pthread_cond_wait(&pool->started, &pool->lock);
+        pool->sleepers--;
+        pthread_mutex_unlock(&pool->lock);
+    }
 }
 
 static void *worker_main(void *argument) {
     struct worker *self = argument;
     t_pool *pool = self->pool;
-    for (unsigned seen = 0;;) {
-        seen = next_generation(pool, seen);
+    for (uint64_t seen = 0;;) {
+        wait_run(pool, &seen);
         if (atomic_load_explicit(&pool->stop, memory_order_relaxed))
             return NULL;
         work(pool, self->index);
-        /* Sequentially consistent with the caller's announcement in wait_workers: either it
-         * sees that no thread is busy, or this sees that it sleeps. */
-        if (atomic_fetch_sub(&pool->busy, 1) != 1 || !atomic_load(&pool->caller_sleeps))
-            continue;
-        pthread_mutex_lock(&pool->lock);
-        pthread_cond_signal(&pool->finished);
-        pthread_mutex_unlock(&pool->lock);
+        leave(pool);
     }
 }
 
-/* Raises the generation; the lock orders it with a worker that is about to sleep. */
-static void publish(t_pool *pool) {
+/* Opens a run; the lock orders it with a worker that is about to sleep. */
+static void open_run(t_pool *pool) {
     pthread_mutex_lock(&pool->lock);
-    atomic_fetch_add_explicit(&pool->generation, 1, memory_order_release);
+    atomic_fetch_add_explicit(&pool->state, RUN + OPEN, memory_order_release);
     const int sleepers = pool->sleepers;
     pthread_mutex_unlock(&pool->lock);
     if (sleepers)
         pthread_cond_broadcast(&pool->started);
 }
 
-static void wait_workers(t_pool *pool) {
+/* Closes the run, and waits until all who joined it have left. */
+static void close_run(t_pool *pool) {
+    if (!(atomic_fetch_sub_explicit(&pool->state, OPEN, memory_order_acquire) & INSIDE))
+        return;
     for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(&pool->busy, memory_order_acquire) == 0)
+        if (!(atomic_load_explicit(&pool->state, memory_order_acquire) & INSIDE))
             return;
         pause_cpu();
     }
     pthread_mutex_lock(&pool->lock);
     atomic_store(&pool->caller_sleeps, 1);
-    while (atomic_load(&pool->busy))
+    while (atomic_load(&pool->state) & INSIDE)
         pthread_cond_wait(&pool->finished, &pool->lock);
     atomic_store(&pool->caller_sleeps, 0);
     pthread_mutex_unlock(&pool->lock);
@@ -142,10 +169,9 @@ void t_pool_run(t_pool *pool, t_kernel *fn, void *const *buf, const int64_t *dim
     pool->tasks = tasks;
     pool->chunk = chunk > 1 ? chunk : 1;
     atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
-    atomic_store_explicit(&pool->busy, pool->threads - 1, memory_order_relaxed);
-    publish(pool);
+    open_run(pool);
     work(pool, 0);
-    wait_workers(pool);
+    close_run(pool);
 }
 
 int t_pool_threads(const t_pool *pool) { return pool ? pool->threads : 1; }
@@ -210,7 +236,7 @@ void t_pool_destroy(t_pool *pool) {
     if (!pool)
         return;
     atomic_store_explicit(&pool->stop, 1, memory_order_relaxed);
-    publish(pool);
+    open_run(pool);
     for (int i = 0; i < pool->threads - 1; i++)
         pthread_join(pool->workers[i].thread, NULL);
     pthread_cond_destroy(&pool->finished);
