@@ -14,6 +14,7 @@ struct call {
 enum { DEPTH = 16, WIDTH = 8, QUERIES = 3, KEYS = 64, LANES = 16 };
 enum { DEEP = (DEPTH + LANES - 1) / LANES, WIDE = (WIDTH + LANES - 1) / LANES }; /* vectors */
 enum { ROWS = QUERIES < 4 ? QUERIES : 4, VECTORS = WIDE < 4 ? WIDE : 4 };         /* of a tile of sums */
+enum { KEYS_AHEAD = (512 + DEPTH - 1) / DEPTH, VALUES_AHEAD = (256 + WIDTH - 1) / WIDTH }; /* 2 KiB and 1 */
 #define Q_ROW 16
 #define Q_STEP 1
 #define K_ROW 16
@@ -56,15 +57,17 @@ T_FN f32v score(const float *query, const float *keys, const int all, int count)
     return t_hsums_f32(sums);
 }
 
-/* Scores of `count` keys from `key` on, all queries; asks for their values meanwhile. */
+/* Scores of `count` keys from `key` on, all queries.  Each asks for its share of keys and values ahead: where a core reads
+ * 15.4 GB/s they come at 13.7, and at 10.7 where those of 16 keys are asked for at once, as few requests can wait for memory. */
 static void compute_scores(const struct call *c, struct workspace *w, const float *k, const float *v, int64_t key, int count) {
     (void)c, (void)key;
     for (int i = 0; i < count; i += LANES) {
         const int left = count - i < LANES ? count - i : LANES;
-        for (int j = 0; j < left; j++) {
-            for (int d = 0; d < WIDTH; d += 16) __builtin_prefetch(v + (i + j) * V_ROW + d);
-        }
         for (int r = 0; r < QUERIES; r++) {
+            for (int j = i + LANES * r / QUERIES; j < i + LANES * (r + 1) / QUERIES; j++) {
+                for (int d = 0; d < DEPTH; d += 16) __builtin_prefetch(k + (j + KEYS_AHEAD) * K_ROW + d);
+                for (int d = 0; d < WIDTH; d += 16) __builtin_prefetch(v + (j + VALUES_AHEAD) * V_ROW + d);
+            }
             const float *query = w->queries + r * DEEP * LANES, *keys = k + i * K_ROW;
             f32v x = left == LANES ? score(query, keys, 1, LANES) : score(query, keys, 0, left);
             t_store_f32(w->weights + r * KEYS + i, left == LANES ? x : t_select_f32(t_first_bool(left), x, t_splat_f32(-INF)));
@@ -98,9 +101,8 @@ static void exponentiate(struct workspace *w, int count) {
 
 /* ---- weighted values ---- */
 
-/* Adds `count` values, weighted, to the sums of `rows` queries and `vecs` vectors; asks for the keys behind them meanwhile. */
-T_FN void weigh_tile(struct workspace *w, const int rows, const int vecs, const int first, const float *v, int count,
-    int r0, int v0, const float *next) {
+/* Adds `count` values, weighted, to the sums of `rows` queries and `vecs` vectors. */
+T_FN void weigh_tile(struct workspace *w, const int rows, const int vecs, const float *v, int count, int r0, int v0) {
     float *sums = w->sums + (r0 * WIDE + v0) * LANES;
     const float *weights = w->weights + r0 * KEYS;
     f32v acc[ROWS][VECTORS];
@@ -110,7 +112,6 @@ T_FN void weigh_tile(struct workspace *w, const int rows, const int vecs, const 
     v += v0 * LANES;
     for (int i = 0; i < count; i++, v += V_ROW) {
         f32v x[VECTORS];
-        for (int d = 0; first && d < DEPTH; d += 16) __builtin_prefetch(next + i * K_ROW + d);
         T_UNROLL for (int n = 0; n < vecs; n++) x[n] = v0 + n < WIDTH / LANES ? t_load_f32(v + n * LANES) : t_loadn_f32(v + n * LANES, WIDTH % LANES);
         T_UNROLL for (int r = 0; r < rows; r++) {
             const f32v weight = t_splat_f32(weights[r * KEYS + i]);
@@ -121,8 +122,8 @@ T_FN void weigh_tile(struct workspace *w, const int rows, const int vecs, const 
     T_UNROLL for (int n = 0; n < vecs; n++) t_store_f32(sums + (r * WIDE + n) * LANES, acc[r][n]);
 }
 
-static void weigh_values(struct workspace *w, const float *v, int count, const float *next) {
-    weigh_tile(w, 3, 1, 1, v, count, 0, 0, next);
+static void weigh_values(struct workspace *w, const float *v, int count) {
+    weigh_tile(w, 3, 1, v, count, 0, 0);
 }
 
 /* The keys from `key` up to `stop`. */
@@ -136,12 +137,12 @@ static void run(const struct call *c, struct workspace *w, const float *q, const
         const int count = (int)t_imin(KEYS, stop - key);
         compute_scores(c, w, k + key * K_ROW, v + key * V_ROW, key, count);
         exponentiate(w, count);
-        weigh_values(w, v + key * V_ROW, count, k + (key + count) * K_ROW);
+        weigh_values(w, v + key * V_ROW, count);
     }
 }
 
 /* ---- tasks ---- */
-void ke9d19fc96477(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k1aecafeac737(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t keys = 600;
