@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from torshc.base.errors import ConfigError
+from torshc.targets.cpu.bf16 import DotKernel, WidenedKernel, choose_form
 from torshc.targets.isa import VERSIONS, _host_arm_extras, kernel_prefix, resolve, version_mark, versions_of
 
 
@@ -43,6 +44,10 @@ def test_levels_with_instructions_for_halves() -> None:
     assert tiles.flags("gcc")[-5:-2] == ("-mamx-tile", "-mamx-bf16", "-mamx-int8")
     pairs = resolve("x86-64-v4-bf16")
     assert pairs.name == "x86-64-v4-bf16" and set(pairs.cpu_features) < set(tiles.cpu_features)
+    xeon = resolve("x86-64-v4-fp16")
+    assert (xeon.name, xeon.has_tiles) == ("x86-64-v4-fp16", False) and set(pairs.cpu_features) < set(xeon.cpu_features)
+    assert choose_form(xeon.extras) is WidenedKernel and choose_form(xeon.extras, rows=4) is DotKernel
+    assert choose_form(pairs.extras) is DotKernel
 
 
 def test_processors_that_llvm_names() -> None:
@@ -59,7 +64,7 @@ def test_the_best_version_comes_first() -> None:
         "x86-64-v3",
     )
     marks = [version_mark(VERSIONS, name) for name in VERSIONS]
-    assert marks == ["v4amx", "v4bf16", "v4", "v3", "v2", "v1", "bf16", "dotprod", "v1"]
+    assert marks == ["v4amx", "v4fp16", "v4bf16", "v4", "v3", "v2", "v1", "bf16", "dotprod", "v1"]
     assert all(kernel_prefix(m).isidentifier() for m in marks)
 
 

@@ -44,9 +44,9 @@ class CompileOptions:
         opt_level: 0 (each node a kernel of its own) to 3.
         mcpu: processor to compile for, a name that the compiler knows, or "native".
         triple: machine to compile for where it is another than this, as in "aarch64-linux-gnu"; empty for this one.
-        isa: levels of x86-64 ("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16", "x86-64-v4-amx") or of AArch64
-            ("armv8-a", "armv8.2-a-dotprod", "armv8.2-a-bf16"), for each of which the library has a version, chosen when
-            it is opened; empty for ``mcpu`` alone.
+        isa: levels of x86-64 ("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16", "x86-64-v4-fp16",
+            "x86-64-v4-amx") or of AArch64 ("armv8-a", "armv8.2-a-dotprod", "armv8.2-a-bf16"), for each of which the
+            library has a version, chosen when it is opened; empty for ``mcpu`` alone.
         arch: architecture where a target has several (a GPU's), empty for the default.
         shapes: input name to its dimensions, which pin symbolic ones; a string gives a symbol another name, None leaves
             one as it is.

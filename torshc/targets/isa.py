@@ -34,10 +34,12 @@ _EXTRAS = ("avxvnni", "avx512vnni", "avx512bf16", "avx512fp16")
 _TILES = ("amx-tile", "amx-bf16", "amx-int8")
 # The same of AArch64: products of bytes, by vectors and by squares of sums, and of bf16.
 _ARM_EXTRAS = ("dotprod", "i8mm", "bf16")
-# Processors with extras that a library may have versions for: Xeons from Sapphire Rapids on, AMD from Zen 4 on;
+# Processors with extras that a library may have versions for: Xeons from Sapphire Rapids on, the same where Linux
+# refuses tiles (they add pairs of bf16 at half the rate of multiply-adds, so kernels differ), AMD from Zen 4 on;
 # Arm's from Neoverse V1 and N2 on, from Neoverse N1 on, and all.
 _VARIANTS = {
     "x86-64-v4-amx": ("x86-64-v4", ("avx512vnni", "avx512bf16", *_TILES)),
+    "x86-64-v4-fp16": ("x86-64-v4", ("avx512vnni", "avx512bf16", "avx512fp16")),
     "x86-64-v4-bf16": ("x86-64-v4", ("avx512vnni", "avx512bf16")),
     "armv8.2-a-bf16": ("generic", _ARM_EXTRAS),
     "armv8.2-a-dotprod": ("generic", ("dotprod",)),
