@@ -74,24 +74,35 @@ T_FN void t_tile_columns(const int bits, const char *b, int v, t_sumv col[2]) {
     }
 }
 
-/* Bytes from the columns that a tile, the nth of `count` by one panel, reads to those that it asks memory for; 0 where it
- * asks for none.  The second asks for the next panel, `panel` bytes on: the first may itself wait for memory, and the others
- * then find in the cache what they read.  A lone tile reads on: of 1 to 8 KiB ahead, 4 were read fastest. */
-T_FN int64_t t_tile_ahead(int64_t nth, int64_t count, int64_t panel) {
-    return count == 1 ? 4096 : nth == 1 ? panel : 0;
+/* What a tile asks memory for while it sums: of every `every`-th row of columns, from the one of number `first` on, what lies
+ * `bytes` behind it; nothing where these are 0. */
+struct t_ahead {
+    int64_t bytes;
+    int every, first;
+};
+#define T_NOTHING_AHEAD ((struct t_ahead){0, 0, 0})
+
+/* The same of a tile, the nth of `count` by one panel, which is `panel` bytes long.  All but the first, which may itself wait
+ * for memory, ask for a part of the next panel: at once it would come no faster than it is read.  A lone tile reads on. */
+T_FN struct t_ahead t_tile_ahead(int64_t nth, int64_t count, int64_t panel) {
+    return count == 1 ? (struct t_ahead){4096, 1, 1} : (struct t_ahead){panel, (int)count - 1, (int)nth};
 }
 
-/* acc[r][v] += sum over i < k of a[r][i] * b[i][v]; of i4, k is even.  Meanwhile memory `ahead` of b is asked for. */
+/* acc[r][v] += sum over i < k of a[r][i] * b[i][v]; of i4, k is even. */
 T_FN void t_tile_chain(const int bits, const int rows, const int vecs, int k, const t_sum *const *a, const char *b,
-                       int64_t ahead, t_sumv acc[T_MR][T_NV]) {
+                       struct t_ahead ahead, t_sumv acc[T_MR][T_NV]) {
     const int step = bits == 4 ? 2 : 1; /* rows of b that are read at once */
     const t_sum *row[T_MR];
+    int wait = ahead.first;
     T_UNROLL for (int r = 0; r < rows; r++) row[r] = a[r];
     for (int i = 0; i < k; i += step, b += step * bits / 8 * T_NR) {
         t_sumv col[T_NV][2];
         T_UNROLL for (int v = 0; v < vecs; v++) t_tile_columns(bits, b, v, col[v]);
-        if (ahead)
-            T_UNROLL for (int at = 0; at < step * bits / 8 * vecs * TORSHC_LANES; at += 64) __builtin_prefetch(b + ahead + at, 0, 2);
+        if (ahead.every && --wait == 0) {
+            T_UNROLL for (int at = 0; at < step * bits / 8 * vecs * TORSHC_LANES; at += 64)
+                __builtin_prefetch(b + ahead.bytes + at, 0, 2);
+            wait = ahead.every;
+        }
         T_UNROLL for (int j = 0; j < step; j++)
             T_UNROLL for (int r = 0; r < rows; r++) {
                 const t_sumv x = T_OF_SUM(splat)(row[r][i + j]);
@@ -117,8 +128,8 @@ T_FN void t_tile_beside(const int bits, const int rows, const int vecs, const in
             }
 }
 
-/* acc[r][v] += sum over i < k of a[r][i] * b[i][v].  `ahead`: see t_tile_ahead. */
-T_FN void t_tile_fma(const int rows, const int vecs, int k, const t_sum *const *a, const t_sum *b, int64_t ahead,
+/* acc[r][v] += sum over i < k of a[r][i] * b[i][v]. */
+T_FN void t_tile_fma(const int rows, const int vecs, int k, const t_sum *const *a, const t_sum *b, struct t_ahead ahead,
                      t_sumv acc[T_MR][T_NV]) {
     const int most = t_tile_ways(rows, vecs), low = t_tile_ways(T_FEWEST, vecs), high = t_tile_ways(T_MOST, vecs);
     const int alike = low == high; /* all tiles have as many parts, which then interleave */

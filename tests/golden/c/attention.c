@@ -117,7 +117,7 @@ T_FN void score(struct workspace *w, const int rows, const int vecs, const struc
     T_UNROLL for (int r = 0; r < rows; r++) at[r] = s->k + (i + r) * s->k_row;
     t_tile_open(rows, vecs, NULL, acc);
     /* In one chain, however many queries and keys the tile has. */
-    t_tile_chain(32, rows, vecs, DEPTH, at, (const char *)q->queries, 0, acc);
+    t_tile_chain(32, rows, vecs, DEPTH, at, (const char *)q->queries, T_NOTHING_AHEAD, acc);
     T_UNROLL for (int r = 0; r < rows; r++)
     T_UNROLL for (int v = 0; v < vecs; v++) {
         f32v x = acc[r][v];
@@ -333,7 +333,7 @@ static void run(const struct call *c, struct workspace *w, const float *q, const
 }
 
 /* ---- tasks ---- */
-void k8a194cff32ad(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k6c0886d0c24c(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t queries = 9, panels = (queries + T_NR - 1) / T_NR;

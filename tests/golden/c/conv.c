@@ -100,7 +100,7 @@ T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, 
         T_UNROLL for (int r = 0; r < rows; r++) inside |= s.row[t * s.tap_stride + r] != s.zero;
         if (!inside) continue;
         T_UNROLL for (int r = 0; r < rows; r++) row[r] = s.row[t * s.tap_stride + r] + s.channel0;
-        t_tile_fma(rows, vecs, s.channels, row, s.b + t * (DEPTH * T_NR), 0, acc);
+        t_tile_fma(rows, vecs, s.channels, row, s.b + t * (DEPTH * T_NR), T_NOTHING_AHEAD, acc);
     }
     T_UNROLL for (int r = 0; r < rows; r++) {
         T_UNROLL for (int v = 0; v < vecs; v++) {
@@ -132,7 +132,7 @@ static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1
     }
 }
 
-void k45a97aef8d47(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k4691ab551fbd(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 1, n_blocks = 1;

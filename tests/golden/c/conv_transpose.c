@@ -106,7 +106,7 @@ T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, 
     for (int t = 0; t < s.taps; t++) {
         const float *row[T_MR];
         T_UNROLL for (int r = 0; r < rows; r++) row[r] = s.row[t * s.tap_stride + r] + s.channel0;
-        t_tile_fma(rows, vecs, s.channels, row, s.b + t * (DEPTH * T_NR), 0, acc);
+        t_tile_fma(rows, vecs, s.channels, row, s.b + t * (DEPTH * T_NR), T_NOTHING_AHEAD, acc);
     }
     T_UNROLL for (int r = 0; r < rows; r++) {
         T_UNROLL for (int v = 0; v < vecs; v++) {
@@ -146,7 +146,7 @@ static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1
     }
 }
 
-void kdd4f4b245ba8(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k0ab7c94daf74(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 1, n_blocks = 1;

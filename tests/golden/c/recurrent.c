@@ -101,7 +101,7 @@ T_FN void tile_0(const struct call *c, struct run *w, const int rows, int r0, in
     float sums[T_MR * T_NR];
     T_UNROLL for (int r = 0; r < rows; r++) row[r] = w->h + (r0 + r) * WIDE;
     t_tile_open(rows, T_NV, NULL, acc);
-    t_tile_fma(rows, T_NV, HIDDEN, row, weights, 0, acc);
+    t_tile_fma(rows, T_NV, HIDDEN, row, weights, T_NOTHING_AHEAD, acc);
     t_tile_park(rows, T_NV, sums, acc);
     cells_0(c, w, rows, r0, p, sums);
 }
@@ -127,7 +127,7 @@ static void begin_run(const struct call *c, struct run *w) {
     }
 }
 
-void k88debacffa9f(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kf8a855dfe3a0(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t blocks = (BATCH + ROWS - 1) / ROWS;

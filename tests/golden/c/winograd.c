@@ -158,7 +158,7 @@ T_FN void product(const int rows, const float *v, const float *b, float *out) {
     f32v acc[T_MR][T_NV];
     T_UNROLL for (int r = 0; r < rows; r++) row[r] = v + r * IC;
     t_tile_open(rows, T_NV, NULL, acc);
-    t_tile_fma(rows, T_NV, IC, row, b, 0, acc);
+    t_tile_fma(rows, T_NV, IC, row, b, T_NOTHING_AHEAD, acc);
     T_UNROLL for (int r = 0; r < rows; r++) {
         T_UNROLL for (int i = 0; i < T_NV; i++) t_store_f32(out + r * WIDE + i * 16, acc[r][i]);
     }
@@ -189,7 +189,7 @@ static void products(const float *v, const float *weights, float *out, int64_t t
     }
 }
 
-void kb3f2939e3f6d(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kf8ff30627fe4(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const float *x = (const float *)buf[0];
