@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...expr import DType, Expr, as_int, ceil_div, product
+from ...expr.affine import divisor_of
 from ...kernels.base import Store
 from ...kernels.heavy import HeavyKernel
 from .contraction_choice import MORE_PIECES
@@ -134,14 +135,12 @@ class GroupMmaKernel(MmaKernel):
     @property
     def whole(self) -> bool:
         """Whether no tile of results reaches beyond the last row or column."""
-        rows = as_int(self.rows)
-        return rows is not None and rows % self.tile.m == 0 and self.whole_columns
+        return _divides(self.tile.m, self.rows) and self.whole_columns
 
     @property
     def whole_columns(self) -> bool:
         """Whether none reaches beyond the last column."""
-        columns = as_int(self.columns)
-        return columns is not None and columns % self.tile.n == 0
+        return _divides(self.tile.n, self.columns)
 
     @property
     def counted(self) -> frozenset[Expr]:
@@ -196,3 +195,8 @@ class GroupMmaKernel(MmaKernel):
             if made is not None:
                 found[name] = made
         return found
+
+
+def _divides(size: int, total: Expr) -> bool:
+    """Whether a number, of which a run may know more, is surely a multiple of a size."""
+    return divisor_of(total) % size == 0

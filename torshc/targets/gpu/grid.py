@@ -196,8 +196,7 @@ class GridColumns(RowKernel):
     @property
     def whole(self) -> bool:
         """Whether every thread has points and a turn."""
-        known = as_int(self.packets)
-        return self.lanes * self.turns == self.threads and known is not None and known % self.lanes == 0
+        return self.lanes * self.turns == self.threads and divisor_of(self.packets) % self.lanes == 0
 
 
 @dataclass(frozen=True)
