@@ -219,7 +219,7 @@ class GridPrinter(IndexPrinter):
         return f"{start} + ({text})" if self.wide and (" + " in text or " - " in text) else self.plus(start, text)
 
     def wide_index(self, text: str, bound: Expr | int | None = None) -> str:
-        """A number that is counted in 32 bits, as an operand of index arithmetic up to a bound."""
+        """A number counted in 32 bits as an operand of index arithmetic, whose result is no larger than a size."""
         text = text if text.isidentifier() else f"({text})"
         return f"(int64_t){text}" if self.wide and (bound is None or self.index_to(bound) != "int") else text
 
