@@ -115,8 +115,11 @@ def test_stages_work_side_by_side_on_parts_of_a_batch(tmp_path: Path) -> None:
 def test_an_embedding_and_attention_in_parts(tmp_path: Path) -> None:
     """What does not depend on the batch is computed once, and indices are checked by all before anything is sent."""
     made = decoder(seq=5)
-    found, whole, _ = run_ranks(made, "stages: 2\nmicro_batches: 2\n", tmp_path, {"ids": IDS}, 2)
+    shard = "stages: 2\nmicro_batches: 2\n"
+    found, whole, _ = run_ranks(made, shard, tmp_path, {"ids": IDS}, 2)
     assert close(found, whole)
+    kinds = [[n.op.name for n in g.nodes] for g in cut(made, shard, tmp_path).graphs]
+    assert [kind.count("OutOfRange") for kind in kinds] == [1, 1] and [kind.count("Gather") for kind in kinds] == [2, 0]
 
 
 def test_pictures_in_parts(tmp_path: Path) -> None:

@@ -236,7 +236,14 @@ def _norm(node: Node, layouts: Sequence[Layout], ranks: int) -> Way | None:
     return Way(tuple(layouts), node.op, (x,))
 
 
-@_rule(Conv, Pool, BatchNormalization, InstanceNormalization)
+@_rule(
+    Conv,
+    Pool,
+    BatchNormalization,
+    InstanceNormalization,
+    REGISTRY["", "GlobalAveragePool"],
+    REGISTRY["", "GlobalMaxPool"],
+)
 def _examples(node: Node, layouts: Sequence[Layout], ranks: int) -> Way | None:
     """Each example of a batch by itself."""
     x = layouts[0]

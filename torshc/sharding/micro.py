@@ -105,9 +105,13 @@ def _ways(graph: Graph, stages: Stages, stage: Mapping[Node, int], layout: dict[
     whole: list[str] = []
     for node in graph.nodes:
         layouts = [None if v is None else layout.get(v) for v in node.inputs]
-        if stage[node] == EVERYWHERE or not any(layouts):
+        if not any(layouts):
             continue
         way = way_of(node, layouts, stages.parts)
+        if stage[node] == EVERYWHERE:  # whole on every rank, which others take their parts of
+            gives = () if way is None or way.summed else zip(node.outputs, way.gives, strict=True)
+            layout |= {v: x for v, x in gives if x is not None}
+            continue
         wants = () if way is None else tuple(zip(node.inputs, way.wants, strict=False))
         if way is None or way.summed or way.make or any(v in layout and layout[v] != want for v, want in wants if v):
             whole.append(f"{node.describe()} needs the whole batch, or torshc does not know that it does not")
