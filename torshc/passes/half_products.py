@@ -13,7 +13,7 @@ from ..base.options import HALVES, CompileOptions
 from ..expr import BF16, DTYPES, F32, DType, as_int
 from ..graph import Builder, Graph, Node, Patch, Rewriter, Value, rewire
 from ..ops.math.pointwise import Cast, Separator
-from ..ops.nn.pool import MaxPool, Pool
+from ..ops.nn.pool import MaxPool, Pool, PoolPlace
 from ..ops.tensor.view import Concat, Expand, Reshape, Transpose
 from .manager import graph_pass
 from .walk import Site, walk
@@ -66,6 +66,8 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
             operands = (*(halves.of(v) for v in node.operands[:count]), *node.inputs[count:])
             rewire(node, operands, dataclasses.replace(node.op, out=F32.name))  # type: ignore[call-arg]  # each of DATA
             changed = True
+        elif isinstance(node.op, PoolPlace) and node.operands[0] not in rounded:
+            pass  # it looks for a maximum, which is not rounded either
         elif node.op.family in _WIDEN and not rounded.isdisjoint(node.operands):
             # A cast for each reader, which computes it: stored, it would be as large as before.
             rewire(node, tuple(halves.widened(v) if v in rounded else v for v in node.inputs))

@@ -7,6 +7,7 @@ from ..base.options import CompileOptions
 from ..expr import F32
 from ..graph import Graph, Rewriter, Value, rewire
 from ..ops.math.bits import RoundToTf32
+from ..ops.nn.pool import PoolPlace
 from .half_products import DATA
 from .manager import graph_pass
 
@@ -18,8 +19,8 @@ def round_images(graph: Graph, options: CompileOptions, *, features: Features = 
     """Images that convolutions read are stored as tf32, for a step of `--precision tf32` on targets with `TF32_IMAGES`.
 
     So tensor cores read them as they lie, where kernels else round each as often as it is read. All that reads one
-    reads it rounded, residuals say, so that it is stored once. Weights are rounded where they are copied for a kernel.
-    Error class: 2^-11 of each image's elements.
+    reads it rounded, residuals say, so that it is stored once; but what looks for a maximum looks for it as it was.
+    Weights are rounded where they are copied for a kernel. Error class: 2^-11 of each image's elements.
 
     Before::
 
@@ -43,7 +44,9 @@ def round_images(graph: Graph, options: CompileOptions, *, features: Features = 
             if v in images and v not in made:
                 made[v] = rewriter.builder(node.name).one(RoundToTf32(), v)
         if not made.keys().isdisjoint(node.operands):
-            rewire(node, tuple(v if v is None else made.get(v, v) for v in node.inputs))
+            whole = node.inputs[1:] if isinstance(node.op, PoolPlace) else ()
+            rounded = (v if v is None else made.get(v, v) for v in node.inputs[: len(node.inputs) - len(whole)])
+            rewire(node, (*rounded, *whole))
         rewriter.keep(node)
     rewriter.finish()
     return bool(made)

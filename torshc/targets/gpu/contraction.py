@@ -472,10 +472,11 @@ def _lower_tile(
     tile, splits = cut.tile, cut.pieces
     buffers, terms, _ = _factors(group, p, storage, number, reading)
     part, to = axis(PARTS, splits), None
-    if isinstance(tile, GroupTile) and joins(machine.device, tile, splits):
+    apart = node.op.family == "conv_weights" and _scatters(group, node, p, storage)
+    if not apart and isinstance(tile, GroupTile) and joins(machine.device, tile, splits):
         tile = replace(tile, cluster=splits)
         stores = finish(group, node, p.result, p.space.index, buffers)
-    elif splits > 1:
+    elif splits > 1 or apart:
         to = Temporary(f"sums_{number}_{splits}", group.id, product(p.sizes[:3]) * (splits * p.dtype.size))
         place = row_major([part, *p.batch, *p.m, *p.n])
         stores = [Store(add_operand(buffers, to, p.dtype, written=True), place, acc("acc", p.dtype))]
@@ -486,6 +487,13 @@ def _lower_tile(
         return None
     kernel = replace(kernel, nbytes=traffic(buffers.list, group.outputs if to is None else ()))
     return [kernel, *([] if to is None else [_sums(group, node, p, to, splits, storage)])]
+
+
+def _scatters(group: Group, node: Node, p: Problem, storage: Mapping[Value, Storage]) -> bool:
+    """Whether a tile's results update states that lie in another order, whose bytes it would read piecemeal."""
+    stores = finish(group, node, p.result, p.space.index, Buffers(storage))
+    inner = _innermost(group, node, p, storage)
+    return len(stores) > 1 and (not p.n or inner is not p.n[-1])
 
 
 def _factors(
