@@ -32,6 +32,7 @@ from .timing import calls
 
 _RATE, _BETA = 1e-3, 0.9
 _STEP = f"weights: '*'\nloss: cross_entropy\noptimizer:\n  adam: {{learning_rate: {_RATE}, beta1: {_BETA}}}\n"
+_AGAIN = "-again"  # of networks whose images are computed again on the way back
 _MODES = {"eager": None, "compiled": "reduce-overhead"}
 _BYTES = 4.3e6  # a microsecond: what copies of an H200 move
 _FLOPS = {"f32": 130e6, "tf32": 400e6, "bf16": 800e6, "plain": 50e6}  # a microsecond
@@ -45,24 +46,25 @@ def training(options: argparse.Namespace, folder: Path, until: float) -> int:
     """
     began, faults = time.monotonic(), 0
     names = [name for name in NETWORKS if any(part in name for part in options.only.split(","))]
-    (folder / "step.yaml").write_text(_STEP)
+    again = [name for name in names if any(part in name for part in options.recompute.split(",") if part)]
+    whole = [(name, "") for name in names] + [(name, _AGAIN) for name in again]
+    for suffix, more in (("", ""), (_AGAIN, "recompute: true\n")):
+        (folder / f"step{suffix}.yaml").write_text(_STEP + more)
     peers = [Peer.begin(name, options.precision) for name in names]
     with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
-        jobs = max(1, options.jobs // max(1, len(names)))
+        jobs = max(1, options.jobs // max(1, len(whole)))
         build = (str(folder), options.arch, options.precision, jobs, [str(p.absolute()) for p in options.rules])
-        built = {n: _result(w) for n, w in [(n, pool.submit(_build, n, *build)) for n in names]}
-    print(f"\ntraining in {options.precision}: {len(names)} compiled in {time.monotonic() - began:.0f} s", flush=True)
+        works = {one: pool.submit(_build, *one, *build) for one in whole}
+        built = {one: _result(w) for one, w in works.items()}
+    print(f"\ntraining in {options.precision}: {len(whole)} compiled in {time.monotonic() - began:.0f} s", flush=True)
     for peer in peers:
         peer.warmed.wait(max(0.0, until - time.monotonic()))
     faults += sum(peer.end(until) for peer in peers)
-    for name in names:
-        print(f"\n{name}: {built[name].fault or f'compiled in {built[name].seconds:.0f} s'}"[:1000], flush=True)
-        ended = (
-            1
-            if built[name].fault
-            else _apart(_measure, name, folder / f"{name}.tsc", options.precision, options.kernels)
-        )
-        faults += bool(ended)
+    for name, suffix in whole:
+        done = built[name, suffix]
+        print(f"\n{name}{suffix}: {done.fault or f'compiled in {done.seconds:.0f} s'}"[:1000], flush=True)
+        bundle, kernels = folder / f"{name}{suffix}.tsc", 0 if suffix else options.kernels
+        faults += bool(done.fault or _apart(_measure, name, bundle, options.precision, kernels))
     return faults
 
 
@@ -121,7 +123,8 @@ def _measure(name: str, bundle: Path, precision: str, kernels: int) -> None:
     eager = _errors(_gradients(torch, network(name).cuda(), x, target, precision), right)
     print(f"{name:13} eager: loss off by {eager[0]:.0e}, gradients by {eager[1]:.0e}")
     _our_step(torch, name, bundle, x, target, right, precision, kernels)
-    _torch_step(name, precision, "eager")
+    if not bundle.stem.endswith(_AGAIN):
+        _torch_step(name, precision, "eager")
 
 
 def _torch(precision: str) -> Any:
@@ -145,20 +148,19 @@ class Built:
     fault: str = ""
 
 
-def _build(name: str, folder: str, arch: str, precision: str, jobs: int, rules: Sequence[str]) -> Built:
-    export(name, f"{folder}/{name}.onnx")
+def _build(name: str, suffix: str, folder: str, arch: str, precision: str, jobs: int, rules: Sequence[str]) -> Built:
+    model, bundle = f"{folder}/{name}{suffix}.onnx", f"{folder}/{name}{suffix}.tsc"
+    export(name, model)
     began = time.monotonic()
     try:
         shapes = {"x": (NETWORKS[name], 3, 224, 224)}
         chosen: dict[str, Any] = {
             "shapes": shapes,
-            "train": f"{folder}/step.yaml",
+            "train": f"{folder}/step{suffix}.yaml",
             "precision": precision,
             "rules": tuple(map(Path, rules)),
         }
-        torshc.compile(
-            f"{folder}/{name}.onnx", f"{folder}/{name}.tsc", target="cuda", arch=arch, jobs=jobs, cache=False, **chosen
-        )
+        torshc.compile(model, bundle, target="cuda", arch=arch, jobs=jobs, cache=False, **chosen)
     except torshc.TorshcError as error:
         return Built(0.0, str(error))
     return Built(time.monotonic() - began)
@@ -266,7 +268,8 @@ def _torch_step(name: str, precision: str, way: str, warmed: Any = None, may_tim
     if warmed is not None:
         warmed.set()
         may_time.wait()
-    torch.cuda.reset_peak_memory_stats()
+    else:  # what graphs replay in was allocated when they were recorded
+        torch.cuda.reset_peak_memory_stats()
     taken = calls(torch, step, 1.0)
     print(f"{name:13} {way} {taken:.2f} ms, {torch.cuda.max_memory_allocated() / 1e9:.2f} GB")
 
