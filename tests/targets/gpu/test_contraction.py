@@ -352,6 +352,27 @@ def test_gradients_of_weights_by_groups(
     close(program.run(data, gradient)[0], expected, 2.0**-10 if products == 1 else 1e-6)
 
 
+@pytest.mark.parametrize(("taps", "expected"), [(1, "contraction_group"), (3, "contraction_group map")])
+def test_updates_in_the_order_of_states(monkeypatch: pytest.MonkeyPatch, taps: int, expected: str) -> None:
+    """Gradients of taps side by side lie apart from what they update: another kernel does, in the order of that."""
+    tile = GROUP_TILES[-1]
+    monkeypatch.setattr(contraction, "_choose", lambda *_, **__: [Cut(tile, 1)])
+    maker, layout, margin = Maker(), (0, 2, 3, 1), taps // 2
+    form: dict[str, Any] = {"strides": (1, 1), "dilations": (1, 1), "pads": (const(margin),) * 4, "group": 1}
+    x, g = (maker.input(2, c, 8, 8, layout=layout, dtype=BF16) for c in (16, 24))
+    w, shape = maker.input(24, 16, taps, taps), tuple(map(const, (24, 16, taps, taps)))
+    gradient = maker.add("ConvWeights", x, g, domain="torshc", shape=shape, out="f32", **form)
+    program = GridProgram(maker.output(maker.add("Add", w, gradient), maker.add("Mul", w, gradient)), target=HOPPER)
+    assert " ".join(templates(program)) == expected
+    data, slope = (random(RNG, (2, c, 8, 8)).astype(BF16.numpy) for c in (16, 24))
+    old = random(RNG, (24, 16, taps, taps))
+    wide = (slope.astype(np.float32), data.astype(np.float32))
+    exact = weights_gradient(*wide, (24, 16, taps, taps), (1, 1), (margin,) * 4, (1, 1), 1)
+    found = program.run(data, slope, old)
+    close(found[0], old + exact, 1e-5)
+    close(found[1], old * exact, 1e-5)
+
+
 @pytest.mark.parametrize("signs", ["both", "positive"])
 def test_sums_of_tf32_are_as_exact_as_of_f32(monkeypatch: pytest.MonkeyPatch, signs: str) -> None:
     """Against f64, with tensor cores that round toward zero; one product of tf32 alone is far from it."""
