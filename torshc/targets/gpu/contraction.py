@@ -478,7 +478,7 @@ def _lower_tile(
         stores = finish(group, node, p.result, p.space.index, buffers)
     elif splits > 1 or apart:
         to = Temporary(f"sums_{number}_{splits}", group.id, product(p.sizes[:3]) * (splits * p.dtype.size))
-        place = row_major([part, *p.batch, *p.m, *p.n])
+        place = row_major([*([part] if splits > 1 else []), *p.batch, *p.m, *p.n])
         stores = [Store(add_operand(buffers, to, p.dtype, written=True), place, acc("acc", p.dtype))]
     else:
         stores = finish(group, node, p.result, p.space.index, buffers)
