@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.slow import SLOW
 from torshc.base.errors import InternalError, OutputError, ResourceError, ToolchainError
 from torshc.bundle import build
 from torshc.bundle.cache import Cache
@@ -241,21 +242,22 @@ def test_the_same_bytes_everywhere(tmp_path: Path, debug: bool) -> None:
     assert len(results) == 1, results
 
 
-def race(folder: Path, number: int) -> None:
+def race(folder: Path, number: int, batch: int) -> None:
     cache = Cache(folder / "cache")
-    tiny.write(folder / f"{number}.tsc", None if number % 8 == 0 else number % 8, cache=cache)
+    tiny.write(folder / f"{number}.tsc", batch or None, cache=cache)
     assert not cache.problem, cache.problem
 
 
-def test_sixteen_processes_on_a_cold_cache(tmp_path: Path) -> None:
-    """Eight models, two processes each."""
+@pytest.mark.parametrize("models", [2, pytest.param(8, marks=SLOW)])
+def test_two_processes_a_model_on_a_cold_cache(models: int, tmp_path: Path) -> None:
+    """Each compiles the sources that all models share."""
     context = multiprocessing.get_context("fork")
-    children = [context.Process(target=race, args=(tmp_path, n)) for n in range(16)]
+    children = [context.Process(target=race, args=(tmp_path, n, n % models)) for n in range(2 * models)]
     for child in children:
         child.start()
     for child in children:
         child.join()
-    assert [child.exitcode for child in children] == [0] * 16
-    hashes = [file_sha256(tmp_path / f"{n}.tsc" / "libmodel.so") for n in range(16)]
-    assert hashes[:8] == hashes[8:] and len(set(hashes)) == 8
+    assert [child.exitcode for child in children] == [0] * len(children)
+    hashes = [file_sha256(tmp_path / f"{n}.tsc" / "libmodel.so") for n in range(len(children))]
+    assert hashes[:models] == hashes[models:] and len(set(hashes)) == models
     assert not list(tmp_path.rglob("*.tmp"))

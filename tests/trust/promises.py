@@ -49,7 +49,7 @@ PROMISES = (
         "16 at once compile 8 models into one empty cache",
         (
             f"{_ROBUST}/test_processes.py::test_sixteen_compilations_on_a_cold_cache",
-            f"{_BUNDLE}/test_build.py::test_sixteen_processes_on_a_cold_cache",
+            f"{_BUNDLE}/test_build.py::test_two_processes_a_model_on_a_cold_cache",
             f"{_BUNDLE}/test_cache.py::test_sixteen_processes",
         ),
         ("processes", "models", "different libraries"),
