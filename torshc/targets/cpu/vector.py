@@ -70,7 +70,7 @@ def _rounded(e: Expr) -> tuple[Expr, int] | None:
     number, zero = e.args[0], 0
     if number.op == "add" and number.args[1].op == "const":
         value = number.args[1].data
-        if not (isinstance(value, float) and value.is_integer() and abs(value) < 256):
+        if not (isinstance(value, int | float) and abs(value) < 256 and value == int(value)):
             return None
         number, zero = number.args[0], int(value)
     return (number.args[0], zero) if number.op == "round" and (e.dtype is U8 or zero == 0) else None
