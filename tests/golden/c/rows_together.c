@@ -1,8 +1,9 @@
 #define T_FEW_TYPES
 #include "t_kernel.h"
 #include "t_sums.h"
+T_ROWS_ADD
 
-void k889ae703235b(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k381ec8dc23bd(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -36,9 +37,9 @@ void k889ae703235b(void *const *buf, const int64_t *dim, void *scratch, int64_t 
                         a0[u] = a0[u] + t_select_f32(t_first_bool(left), v1, t_splat_f32(0.0f));
                     }
                 }
-                const f32v sums = t_hsums_f32(a0);
+                const f32v of_rows = t_hadd_rows_f32(a0);
                 const int64_t i0 = start;
-                const f32v x0_0 = t_sqrt_f32(sums);
+                const f32v x0_0 = t_sqrt_f32(of_rows);
                 const f32v x0 = x0_0;
                 {
                     t_store_f32(b1 + i0, x0);
@@ -67,9 +68,9 @@ void k889ae703235b(void *const *buf, const int64_t *dim, void *scratch, int64_t 
                         a0[u] = a0[u] + t_select_f32(t_first_bool(left), v1, t_splat_f32(0.0f));
                     }
                 }
-                const f32v sums = t_hsums_f32(a0);
+                const f32v of_rows = t_hadd_rows_f32(a0);
                 const int64_t i0 = start;
-                const f32v x0_0 = t_sqrt_f32(sums);
+                const f32v x0_0 = t_sqrt_f32(of_rows);
                 const f32v x0 = x0_0;
                 {
                     t_storen_f32(b1 + i0, x0, count);

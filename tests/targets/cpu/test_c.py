@@ -144,12 +144,26 @@ def test_short_rows_beside_each_other_are_summed_together(
     machine = Machine(lanes=lanes, compiler=kind_of(compiler))
     for n in (1, 21):
         program = Program(graph(), {"n": n}, machine=machine, compiler=compiler)
-        assert ("t_hsums_f32" in program.launches[0].source) == (lanes > 1 and rows[-1] not in range(lanes))
+        assert ("t_hadd_rows_f32" in program.launches[0].source) == (lanes > 1 and rows[-1] not in range(lanes))
         shape = [n if d == "n" else int(d) for d in rows]
         a, b, c = (random(RNG, s, np.int8).astype(np.float32) for s in ([*shape, row], [row], shape[-1:]))
         a[-1, ..., 0] = np.nan
         wanted = np.sqrt(np.square(a - b).sum(axis=-1)) + c
         np.testing.assert_array_equal(program.run(a, b, c)[0], wanted)
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
+def test_extremes_of_short_rows_are_found_together(op: str, lanes: int, compiler: str) -> None:
+    """Rows shorter and longer than a vector, numbers of both signs, infinities and what is not a number."""
+    machine, find = Machine(lanes=lanes, compiler=kind_of(compiler)), getattr(np, op.removeprefix("Reduce").lower())
+    for row in (9, 16, 33):
+        m = Maker()
+        program = Program(m.output(m.add(op, m.input(37, row), axes=(1,))), machine=machine, compiler=compiler)
+        assert ("_rows_f32" in program.launches[0].source) == (lanes > 1)
+        x = random(RNG, (37, row)) + RNG.choice([-9, 9], (37, 1)).astype(np.float32)
+        x[3, -1], x[5, 1], x[6, 0] = np.nan, np.inf, -np.inf
+        np.testing.assert_array_equal(program.run(x)[0], find(x, axis=1, keepdims=True))
 
 
 @pytest.mark.parametrize(("lanes", "compiler"), MACHINES)

@@ -284,7 +284,7 @@ class Printer(IndexPrinter):
 
     @property
     def together(self) -> bool:
-        """Whether neighbouring rows, as many as a vector has lanes, are summed at once.
+        """Whether neighbouring rows, as many as a vector has lanes, are reduced at once, to sums or extremes.
 
         Joining the lanes of a sum takes as long as the sum of a short row; those of several are joined with fewer
         shuffles, and what the rows share is read once.
@@ -295,7 +295,7 @@ class Printer(IndexPrinter):
         if self.lanes == 1 or not k.across or k.element or len(k.stages) > 1 or len(k.stages[0].accumulators) > 1:
             return False
         (total,) = k.stages[0].accumulators
-        if total.how != "add" or total.term.dtype is not F32 or cost(total.term) > SHORT_TERM:
+        if total.how not in ("add", "max", "min") or total.term.dtype is not F32 or cost(total.term) > SHORT_TERM:
             return False
         length, beside = lengths
         return length is not None and length <= ROW_BESIDE and (beside is None or beside >= self.lanes)
