@@ -14,6 +14,7 @@ struct call {
 enum { DEPTH = 16, WIDTH = 8, QUERIES = 3, KEYS = 64, LANES = 16 };
 enum { DEEP = (DEPTH + LANES - 1) / LANES, WIDE = (WIDTH + LANES - 1) / LANES }; /* vectors */
 enum { ROWS = QUERIES < 4 ? QUERIES : 4, VECTORS = WIDE < 4 ? WIDE : 4 };         /* of a tile of sums */
+enum { SHARE = (LANES + QUERIES - 1) / QUERIES }; /* of LANES keys and values, which a query asks for */
 enum { KEYS_AHEAD = (512 + DEPTH - 1) / DEPTH, VALUES_AHEAD = (256 + WIDTH - 1) / WIDTH }; /* 2 KiB and 1 */
 #define Q_ROW 16
 #define Q_STEP 1
@@ -57,16 +58,18 @@ T_FN f32v score(const float *query, const float *keys, const int all, int count)
     return t_hsums_f32(sums);
 }
 
-/* Scores of `count` keys from `key` on, all queries.  Each asks for its share of keys and values ahead: where a core reads
- * 15.4 GB/s they come at 13.7, and at 10.7 where those of 16 keys are asked for at once, as few requests can wait for memory. */
+/* Scores of `count` keys from `key` on, all queries.  Each asks for its share of keys and values, a line of each in turn, shortly
+ * before they are needed: where those of 16 keys are asked for at once, requests to memory run out. */
 static void compute_scores(const struct call *c, struct workspace *w, const float *k, const float *v, int64_t key, int count) {
     (void)c, (void)key;
     for (int i = 0; i < count; i += LANES) {
         const int left = count - i < LANES ? count - i : LANES;
         for (int r = 0; r < QUERIES; r++) {
-            for (int j = i + LANES * r / QUERIES; j < i + LANES * (r + 1) / QUERIES; j++) {
-                for (int d = 0; d < DEPTH; d += 16) __builtin_prefetch(k + (j + KEYS_AHEAD) * K_ROW + d);
-                for (int d = 0; d < WIDTH; d += 16) __builtin_prefetch(v + (j + VALUES_AHEAD) * V_ROW + d);
+            for (int n = 0, j = i + SHARE * r; n < SHARE; n++, j++) {
+                T_UNROLL for (int d = 0; d < (DEPTH < WIDTH ? WIDTH : DEPTH); d += 16) {
+                    if (d < WIDTH) __builtin_prefetch(v + (j + VALUES_AHEAD) * V_ROW + d);
+                    if (d < DEPTH) __builtin_prefetch(k + (j + KEYS_AHEAD) * K_ROW + d);
+                }
             }
             const float *query = w->queries + r * DEEP * LANES, *keys = k + i * K_ROW;
             f32v x = left == LANES ? score(query, keys, 1, LANES) : score(query, keys, 0, left);
@@ -142,7 +145,7 @@ static void run(const struct call *c, struct workspace *w, const float *q, const
 }
 
 /* ---- tasks ---- */
-void k1aecafeac737(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k91b73254ecbb(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t keys = 600;
