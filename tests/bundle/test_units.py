@@ -39,6 +39,14 @@ def test_each_is_in_one_unit_with_others_of_its_opening_and_flags() -> None:
     assert len(units) < 110 and make_units(dict(reversed(texts.items())), odd, OPENINGS, apart) == units
 
 
+def test_few_kernels_of_a_kind_take_no_unit_each() -> None:
+    """As a compiler takes longer to begin than for a kernel."""
+    texts = {n: t.replace(OPENINGS[1], OPENINGS[0]) if k < 52 else t for k, (n, t) in enumerate(sources(64).items())}
+    units = make_units(texts, FLAGS, OPENINGS)
+    assert sum(texts[names[0]].startswith(OPENINGS[1]) for names in units.values()) <= 2 and len(units) <= 18
+    assert len(make_units(sources(300), FLAGS, OPENINGS)) <= 32
+
+
 def test_another_kernel_changes_one_unit() -> None:
     """So that the cache has all others."""
     texts = sources(250)

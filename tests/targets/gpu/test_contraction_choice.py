@@ -13,7 +13,11 @@ from torshc.expr import F32, const
 from torshc.kernels.machine import Device
 from torshc.targets.gpu.contraction_choice import (
     MOST,
+    NEAR_USUAL,
     ROOM,
+    SAME,
+    USUAL_IMAGES,
+    USUAL_ROWS,
     choose,
     choose_by_size,
     estimate,
@@ -110,3 +114,16 @@ def test_sizes_choose_a_kernel(shape: tuple[int, int], floats: bool, unit: int) 
     assert float(np.mean(slower)) < 1.1
     assert as_bool(cuts[0].holds(const(1 << 40))) is (cuts[0].ranges[-1][1] is None)
     assert all(c.pieces == 1 for c in cuts if c.ranges[-1][1] is None)
+
+
+@pytest.mark.parametrize(("unit", "usual"), [(1, USUAL_ROWS), (196, USUAL_IMAGES), (3136, USUAL_IMAGES)], ids=str)
+@pytest.mark.parametrize("floats", [False, True])
+def test_usual_sizes_take_what_is_best_for_them(unit: int, usual: tuple[int, ...], floats: bool) -> None:
+    """By the estimate, within what they may take longer and what a choice goes on for a range."""
+    tiles = float_tiles(HOPPER, F32, 1024, 3) if floats else mma_tiles(HOPPER)
+    cuts = choose_by_size(HOPPER, (1, None, 256, 1024), tiles, unit=unit)
+    for number in usual:
+        size = (1, number * unit, 256, 1024)
+        (cut,) = (c for c in cuts if as_bool(c.holds(const(number * unit))))
+        best = estimate(HOPPER, *choose(HOPPER, size, tiles), size)
+        assert estimate(HOPPER, cut.tile, cut.pieces, size) <= NEAR_USUAL * SAME * best

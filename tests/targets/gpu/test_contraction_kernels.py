@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +11,11 @@ import pytest
 from tests.support.seeded import seeded
 from torshc.expr import F16, F32, DType
 from torshc.kernels.base import Packed
-from torshc.kernels.machine import Machine
+from torshc.kernels.machine import Device, Machine
 from torshc.targets.gpu import contraction
 from torshc.targets.gpu.contraction_choice import Cut
 from torshc.targets.gpu.contraction_kernels import GroupMmaKernel
-from torshc.targets.gpu.contraction_tiles import GROUP_TILES
+from torshc.targets.gpu.contraction_tiles import GROUP_TILES, AnyTile
 from torshc.targets.gpu.cuda.target import CudaTarget
 
 from ...support.kernels import Maker, random
@@ -69,3 +70,35 @@ def test_sizes_of_a_run_choose_a_kernel(dtype: DType) -> None:
         # Products of 16-bit floats are exact in f32, those of two tf32 for each float 2^-22 from it; 640 terms of f32.
         close(program.run(left)[0], expected, 1e-5)
     assert len(taken) >= 3
+
+
+@pytest.mark.parametrize(("columns", "narrow"), [(64, True), (32, False)])
+def test_rows_of_a_run_are_counted_in_32_bits(columns: int, narrow: bool) -> None:
+    """Where 2^31 of them, of 128 bytes and more, are more than a card's memory."""
+    maker, left = Maker(), random(RNG, (130, 128), np.float16)
+    right = random(RNG, (128, columns), np.float16)
+    product = maker.add("MatMul", maker.input("s", 128, dtype=F16), maker.constant(right), out="f32")
+    program = GridProgram(maker.output(maker.add("Cast", product, to=F16)), {"s": 130}, HOPPER)
+    kernel, text = program.kernels[0], program.launches[0].source
+    assert isinstance(kernel, GroupMmaKernel) and bool(kernel.counted) == narrow
+    assert ("const int rows = (int)(s0)" in text or "const int rows = (int)s0" in text) == narrow, text
+    close(program.run(left)[0], left.astype(np.float64) @ right.astype(np.float64), 1e-3)
+
+
+def test_tiles_that_cannot_be_brought_leave_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As 128 threads do not share a tile of 192 columns evenly: the rest of its kind is chosen from."""
+    wide = next(t for t in GROUP_TILES if t.n == 192)
+    asked = []
+
+    def choose(_: Device, sizes: object, tiles: Sequence[AnyTile], *__: object, **___: object) -> list[Cut]:
+        asked.append(wide in tiles)
+        return [Cut(wide if wide in tiles else tiles[-1], 1)]
+
+    monkeypatch.setattr(contraction, "choose_by_size", choose)
+    monkeypatch.setattr(GroupMmaKernel, "is_served", property(lambda k: k.tile.n != 192))
+    maker, left = Maker(), random(RNG, (70, 128), np.float16)
+    right = random(RNG, (128, 64), np.float16)
+    y = maker.add("MatMul", maker.input("s", 128, dtype=F16), maker.constant(right), out="f32")
+    program = GridProgram(maker.output(y), {"s": 70}, HOPPER)
+    assert asked == [True, False] and isinstance(program.kernels[0], GroupMmaKernel)
+    close(program.run(left)[0], left.astype(np.float64) @ right.astype(np.float64), 1e-5)
