@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128) k60628367bac7_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, float *b3) {
+extern "C" __global__ void __launch_bounds__(128) kf645ac1b7464_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, float *b3) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -197,7 +197,7 @@ extern "C" __global__ void __launch_bounds__(128) k60628367bac7_kernel(const uin
 #pragma unroll
         for (int e = 0; e < 2; e++) {
             const int h = t % 2 * 2 + e;
-            if (h < 2) t_write4(sums + (h * 4 + warp) * 64 + 8 * g + t / 2 * 4, both[e]);
+            if (h < 2) *(float4 *)(sums + (h * 4 + warp) * 64 + 8 * g + t / 2 * 4) = make_float4(both[e][0], both[e][1], both[e][2], both[e][3]);
         }
     }
     __syncthreads();
@@ -221,9 +221,9 @@ extern "C" __global__ void __launch_bounds__(128) k60628367bac7_kernel(const uin
     }
 }
 
-extern "C" int k60628367bac7(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kf645ac1b7464(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k60628367bac7_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (float *)buf[3]);
+    T_LAUNCH(kf645ac1b7464_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (float *)buf[3]);
     return (int)cudaGetLastError();
 }
 
