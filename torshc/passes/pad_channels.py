@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from dataclasses import replace
 
 from ..base.features import Feature, Features
 from ..base.options import HALVES, CompileOptions
-from ..expr import Expr, as_int, const
+from ..expr import as_int, const
 from ..graph import Graph, Node, Patch, Value
 from ..ops.core.tensor import Tensor, apply_named, apply_op
 from ..ops.nn.conv import Conv, ConvWeights
@@ -22,7 +22,7 @@ def pad_channels(graph: Graph, options: CompileOptions, *, features: Features) -
     """Pictures of few channels that convolutions learn from get channels of zeros, for targets with `CHANNEL_PACKETS`.
 
     Their kernels read packets of channels, and of three channels element by element: then the first convolution of a
-    network takes longer than many that do more. They get their margins too, so that threads need not look for them.
+    network takes longer than many that do more.
 
     Before::
 
@@ -55,16 +55,14 @@ def _rule(site: Site, pictures: Container[Value], whole: int) -> Patch | None:
     if not isinstance(op, Conv | ConvWeights) or node.operands[0] not in pictures or not _is_narrow(node, whole):
         return None
     x, other, *bias = (Tensor(b, v) for v in node.operands)
-    wide = _padded(x, whole, op.pads)
-    bare = replace(op, pads=(const(0),) * len(op.pads))
-    if isinstance(bare, Conv):
-        return site.replace(apply_op(bare, wide, _padded(other, whole), *bias).value)
-    made = apply_op(replace(bare, shape=(bare.shape[0], const(whole), *bare.shape[2:])), wide, other)
+    wide = _padded(x, whole)
+    if isinstance(op, Conv):
+        return site.replace(apply_op(op, wide, _padded(other, whole), *bias).value)
+    made = apply_op(replace(op, shape=(op.shape[0], const(whole), *op.shape[2:])), wide, other)
     return site.replace(made.slice((const(0),) * made.rank, op.shape).value)
 
 
-def _padded(x: Tensor, whole: int, pads: Sequence[Expr] = ()) -> Tensor:
-    """With as many channels, and margins."""
-    none = (const(0),) * (x.rank - 2)
-    before, after = (tuple(pads[: x.rank - 2]), tuple(pads[x.rank - 2 :])) if pads else (none, none)
-    return apply_named("Pad", x, before=(const(0), const(0), *before), after=(const(0), whole - x.shape[1], *after))
+def _padded(x: Tensor, whole: int) -> Tensor:
+    """With as many channels."""
+    none = (const(0),) * x.rank
+    return apply_named("Pad", x, before=none, after=(none[0], whole - x.shape[1], *none[2:]))

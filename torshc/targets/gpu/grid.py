@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import BF16, BOOL, F16, Expr, as_int, axis, ceil_div, const, product, walk
-from ...expr.affine import contains, divisor_of, split_axis
+from ...expr import BOOL, Expr, as_int, axis, ceil_div, const, product, walk
+from ...expr.affine import divisor_of, split_axis
 from ...kernels.base import Kernel, Store, expressions_in
 from ...kernels.machine import Device, Machine
 from ...kernels.moved import Moved, crossings
@@ -67,14 +67,10 @@ class ThreadMapping:
         """The choices that a machine comes with."""
         return cls(**{f.name: machine.number(f.name, 0) for f in dataclasses.fields(cls)})
 
-    def packet_of(self, lane: Expr, halves: bool = False) -> int:
-        """Neighbours a thread along an axis: 1 where its extent is not surely a multiple.
-
-        Args:
-            halves: whether they are of 16 bits.
-        """
+    def packet_of(self, lane: Expr) -> int:
+        """Neighbours a thread along an axis: 1 where its extent is not surely a multiple."""
         size = divisor_of(lane.args[0])
-        sizes = (n for n in (self.packet, 2 * PACKET * halves, PACKET) if n > 0)
+        sizes = (n for n in (self.packet, PACKET) if n > 0)
         return next((n for n in sizes if size and size % n == 0), 1)
 
 
@@ -252,8 +248,7 @@ def to_grid(kernel: Kernel, device: Device = DEVICE, mapping: ThreadMapping = US
     if isinstance(kernel, MapKernel):
         if (tiles := _tiles(kernel, mapping)) is not None:
             return tiles
-        halves = all(kernel.buffers[s.buffer].dtype in (F16, BF16) for s in kernel.stores)
-        packet, threads = mapping.packet_of(kernel.axes[-1], halves), mapping.threads or THREADS
+        packet, threads = mapping.packet_of(kernel.axes[-1]), mapping.threads or THREADS
         points = product([a.args[0] for a in kernel.axes])
         tasks = ceil_div(points // packet, threads)
         return GridMap.of(kernel, tasks=tasks, threads=threads, packet=packet)
@@ -313,9 +308,7 @@ def _columns(kernel: RowKernel, device: Device, mapping: ThreadMapping) -> GridC
     if held is not None:
         return held
     size = GUESS if size is None else size
-    moved = [x for x in _loads(kernel) if any(contains(x.args[0], r) for r in kernel.reduce)]
-    halves = all(isinstance(x.data, int) and kernel.buffers[x.data].dtype in (F16, BF16) for x in moved)
-    packet = mapping.packet_of(kernel.axes[-1], halves) if _steps_along(kernel, kernel.axes[-1]) else 1
+    packet = mapping.packet_of(kernel.axes[-1]) if _steps_along(kernel, kernel.axes[-1]) else 1
     each = THREADS * register_bytes(kernel)
     if packet * each > SHARED // 2:
         packet = 1
