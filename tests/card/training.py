@@ -53,8 +53,9 @@ def training(options: argparse.Namespace, folder: Path, until: float) -> int:
     peers = [Peer.begin(name, options.precision) for name in names]
     with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
         jobs = max(1, options.jobs // max(1, len(whole)))
-        build = (str(folder), options.arch, options.precision, jobs, [str(p.absolute()) for p in options.rules])
-        works = {one: pool.submit(_build, *one, *build) for one in whole}
+        rules = [str(p.absolute()) for p in options.rules]
+        place, how = str(folder), (options.arch, options.precision)
+        works = {(n, s): pool.submit(_build, n, s, place, *how, jobs, rules) for n, s in whole}
         built = {one: _result(w) for one, w in works.items()}
     print(f"\ntraining in {options.precision}: {len(whole)} compiled in {time.monotonic() - began:.0f} s", flush=True)
     for peer in peers:
