@@ -23,7 +23,7 @@ class Feature(Enum):
     RANKS = "exchanges of tensors between processes that share a model"
     RANKS_ON_CARDS = "the same from card to card, which adds up halves of two ranks as they are"
     ROTARY_POSITIONS = "rotary positions, no slower than as operators of their parts"
-    TF32_IMAGES = "convolutions of images of tf32, faster than those that round their factors"
+    TF32_ACTIVATIONS = "convolutions of activations of tf32, faster than those that round their factors"
 
 
 Features = frozenset[Feature]

@@ -57,7 +57,7 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
     halves = _Halves(graph, DTYPES[options.precision], rewriter, waiting)
     rounded = set[Value]()
     if options.train is not None and Feature.HALF_PRODUCTS in features:
-        rounded = _images_of_step(graph)
+        rounded = _activations_of_step(graph)
     elif options.precision == BF16.name and Feature.BF16_CONVOLUTIONS in features:
         rounded = _images(graph)
     for node in rewriter:
@@ -89,7 +89,7 @@ def _images(graph: Graph) -> set[Value]:
     return found.difference(graph.outputs)
 
 
-def _images_of_step(graph: Graph) -> set[Value]:
+def _activations_of_step(graph: Graph) -> set[Value]:
     """What convolutions of a training step read, and what their kernels and those of pools read and store; no outputs.
 
     A kernel stores the last of the results that are computed place by place of one another, each for the next alone. It

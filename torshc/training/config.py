@@ -88,7 +88,7 @@ class Training:
         seed: of what steps draw; None for an input.
         accumulate: how many steps, each of a part of a batch, make one update, by the mean of their gradients.
         refuse_nan: whether a step whose loss is no finite number is refused.
-        recompute: whether images are computed again on the way back where others say what they are.
+        recompute: whether activations are computed again for the backward pass, where others say what they are.
         file: where it was read.
         rank, ranks: which of how many processes this step is for, each with a part of the batch, as long as those of
             others; no file says this.

@@ -88,7 +88,7 @@ class CudaTarget(GridTarget):
     step_precisions = frozenset({"f32", "tf32", "bf16"})  # f16 has no room for small gradients
     features = GridTarget.features | {
         Feature.CACHED_ATTENTION, Feature.CHANNEL_PACKETS, Feature.CONVOLUTION_WEIGHTS, Feature.INT4_WEIGHTS,
-        Feature.LONG_SUMS, Feature.RANKS, Feature.RANKS_ON_CARDS, Feature.TF32_IMAGES,
+        Feature.LONG_SUMS, Feature.RANKS, Feature.RANKS_ON_CARDS, Feature.TF32_ACTIVATIONS,
     }  # fmt: skip
     search = ("cuda", "gpu", "c")
     preludes = ("cuda", "gpu")
@@ -108,7 +108,7 @@ class CudaTarget(GridTarget):
 
     @classmethod
     def features_on(cls, archs: Sequence[str], extras: Sequence[str] = ()) -> Features:
-        of_groups = {Feature.CHANNEL_PACKETS, Feature.TF32_IMAGES}
+        of_groups = {Feature.CHANNEL_PACKETS, Feature.TF32_ACTIVATIONS}
         groups = cls.features if has_group_products(archs) else cls.features - of_groups
         return groups if has_clusters(archs) else groups - {Feature.CACHED_ATTENTION}
 

@@ -35,14 +35,14 @@ def test_an_image_is_rounded_once_for_all_that_read_it() -> None:
         for v, a in random_inputs(graph).items()
     }
     before = run_graph(graph, fed)
-    assert run_one("round_images", graph, STEP)
-    verify(graph, "round_images")
+    assert run_one("round_activations", graph, STEP)
+    verify(graph, "round_activations")
     assert sorted(names(graph)) == ["Add", "Conv", "ConvWeights", "Relu", "RoundToTf32", "RoundToTf32"]
     (add,) = [n for n in graph.nodes if n.op.name == "Add"]
     assert add.operands[1].producer is not None and add.operands[1].producer.op.name == "RoundToTf32"
     for a, b in zip(run_graph(graph, fed), before, strict=True):
         np.testing.assert_array_equal(a, b)  # what is tf32 stays
-    assert not run_one("round_images", graph, STEP)
+    assert not run_one("round_activations", graph, STEP)
 
 
 def test_numbers_are_the_nearest_of_ten_bits() -> None:
@@ -60,4 +60,4 @@ def test_numbers_are_the_nearest_of_ten_bits() -> None:
     ids=["no step", "f32", "Ampere", "C"],
 )
 def test_others_stay(options: CompileOptions) -> None:
-    assert not run_one("round_images", step(), options)
+    assert not run_one("round_activations", step(), options)

@@ -39,8 +39,8 @@ def test_an_image_is_computed_before_the_way_back_reads_it() -> None:
     graph = step()
     fed = random_inputs(graph)
     before = run_graph(graph, fed)
-    assert run_one("recompute_images", graph, OPTIONS)
-    verify(graph, "recompute_images")
+    assert run_one("recompute_activations", graph, OPTIONS)
+    verify(graph, "recompute_activations")
     assert names(graph).count("Relu") == 2 and names(graph).index("ReduceSum") < names(graph).index("Separator")
     for a, b in zip(run_graph(graph, fed), before, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -51,12 +51,12 @@ def test_an_image_is_computed_before_the_way_back_reads_it() -> None:
 def test_steps_that_do_not_ask_stay() -> None:
     graph = step()
     graph.recomputes = False
-    assert not run_one("recompute_images", graph, OPTIONS)
+    assert not run_one("recompute_activations", graph, OPTIONS)
 
 
 @pytest.mark.parametrize("change", ["not kept", "small"])
 def test_images_that_save_nothing_stay(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What they are computed of would have to be kept for it, or they are few bytes."""
     if change == "small":
-        monkeypatch.setattr("torshc.passes.recompute_images._LEAST", 2**17)
-    assert not run_one("recompute_images", step(kept=change == "small"), OPTIONS)
+        monkeypatch.setattr("torshc.passes.recompute_activations._LEAST", 2**17)
+    assert not run_one("recompute_activations", step(kept=change == "small"), OPTIONS)

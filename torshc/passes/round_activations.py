@@ -1,4 +1,4 @@
-"""Round to tf32, where they are made, the images that convolutions of a training step multiply."""
+"""Round to tf32, where they are made, the activations that convolutions of a training step multiply."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .manager import graph_pass
 _CONVOLUTIONS = ("conv", "conv_transpose", "conv_weights")
 
 
-@graph_pass("round_images")
-def round_images(graph: Graph, options: CompileOptions, *, features: Features = frozenset()) -> bool:
-    """Images that convolutions read are stored as tf32, for a step of `--precision tf32` on targets with `TF32_IMAGES`.
+@graph_pass("round_activations")
+def round_activations(graph: Graph, options: CompileOptions, *, features: Features = frozenset()) -> bool:
+    """Store activations that convolutions read as tf32, in steps of `--precision tf32` on targets with that feature.
 
     So tensor cores read them as they lie, where kernels else round each as often as it is read. All that reads one
     reads it rounded, residuals say, so that it is stored once; but what looks for a maximum looks for it as it was.
-    Weights are rounded where they are copied for a kernel. Error class: 2^-11 of each image's elements.
+    Weights are rounded where they are copied for a kernel. Error class: 2^-11 of each activation's elements.
 
     Before::
 
@@ -33,15 +33,19 @@ def round_images(graph: Graph, options: CompileOptions, *, features: Features = 
         %4 = RoundToTf32(%1)
         %3 = Conv(%4, %2)
     """
-    if options.train is None or options.precision != "tf32" or Feature.TF32_IMAGES not in features:
+    if options.train is None or options.precision != "tf32" or Feature.TF32_ACTIVATIONS not in features:
         return False
-    images = {v for n in graph.nodes if n.op.family in _CONVOLUTIONS for v in n.operands[: _images_of(n.op.family)]}
-    images = {v for v in images if v.dtype is F32 and v.const is None and not _is_rounded(v)} - {*graph.outputs}
+    activations = {
+        v for n in graph.nodes if n.op.family in _CONVOLUTIONS for v in n.operands[: _activations_of(n.op.family)]
+    }
+    activations = {v for v in activations if v.dtype is F32 and v.const is None and not _is_rounded(v)} - {
+        *graph.outputs
+    }
     made: dict[Value, Value] = {}
-    rewriter = Rewriter(graph, "round_images")
+    rewriter = Rewriter(graph, "round_activations")
     for node in rewriter:
         for v in node.operands:
-            if v in images and v not in made:
+            if v in activations and v not in made:
                 made[v] = rewriter.builder(node.name).one(RoundToTf32(), v)
         if not made.keys().isdisjoint(node.operands):
             whole = node.inputs[1:] if isinstance(node.op, PoolPlace) else ()
@@ -52,8 +56,8 @@ def round_images(graph: Graph, options: CompileOptions, *, features: Features = 
     return bool(made)
 
 
-def _images_of(family: str) -> int:
-    """How many of the operands are images; the second of a convolution are weights."""
+def _activations_of(family: str) -> int:
+    """How many of the operands are activations; the second of a convolution are weights."""
     return DATA[family] if family == "conv_weights" else 1
 
 

@@ -1,4 +1,4 @@
-"""Compute again, for the way back, what a training step makes place by place of images that it keeps anyway."""
+"""Compute again, for the backward pass, what a training step makes element by element of activations that it keeps."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ..graph import Graph, Node, Rewriter, Value, relayout, rewire
 from ..ops.math.pointwise import Separator
 from .manager import graph_pass
 
-_LEAST = 2**16  # elements of an image that is worth a kernel more
+_LEAST = 2**16  # elements of an activation that is worth a kernel more
 _RULE = "recompute: true"
-_STEPS = 12  # nodes from the images that are kept to the one that is computed again
+_STEPS = 12  # nodes from the activations that are kept to the one that is computed again
 
 
-@graph_pass("recompute_images")
-def recompute_images(graph: Graph, options: CompileOptions) -> bool:
-    """Images that a normalisation and an activation made are computed again before the way back reads them.
+@graph_pass("recompute_activations")
+def recompute_activations(graph: Graph, options: CompileOptions) -> bool:
+    """Results of a normalisation and an activation function are computed again before the backward pass reads them.
 
-    Only where the step asks for it (`recompute: true`), and where they follow place by place from images that the way
-    back reads too, and that are not computed again themselves. The memory is free in between, and a kernel more reads
-    those and writes this.
+    Only where the step asks for it (`recompute: true`), and where they follow element by element from activations that
+    the backward pass reads too, and that are not computed again themselves. The memory is free in between, and a kernel
+    more reads those and writes this.
 
     Before::
 
@@ -57,12 +57,12 @@ def recompute_images(graph: Graph, options: CompileOptions) -> bool:
 
 @dataclass
 class _Chain:
-    """The nodes that make an image of others.
+    """The nodes that make an activation of others.
 
     Attributes:
         image: what they make.
-        late: nodes of the way back that read each value.
-        again: images that are computed again.
+        late: nodes of the backward pass that read each value.
+        again: activations that are computed again.
     """
 
     image: Value
@@ -107,7 +107,7 @@ def _in_order(nodes: Collection[Node]) -> list[Node]:
 
 def _copy(graph: Graph, chains: Mapping[Value, Sequence[Node]], late: Mapping[Value, Sequence[Node]]) -> bool:
     """Copies of chains, each before the first node that reads its result on the way back."""
-    rewriter, made = Rewriter(graph, "recompute_images"), dict[Value, Value]()
+    rewriter, made = Rewriter(graph, "recompute_activations"), dict[Value, Value]()
     readers = {n for v in chains for n in late[v]}
     for node in rewriter:
         if node in readers:
@@ -120,7 +120,7 @@ def _copy(graph: Graph, chains: Mapping[Value, Sequence[Node]], late: Mapping[Va
 
 
 def _again(rewriter: Rewriter, chain: Sequence[Node]) -> Value:
-    """The result of a copy, which no kernel computes together with what it reads beside images, before its time."""
+    """The result of a copy, kept from kernels that would compute it before its time, with what it reads beside."""
     now, image = dict[Value, Value](), chain[-1].output
     for node in chain:
         for v in node.operands:
