@@ -162,3 +162,9 @@ def test_two_images() -> None:
 @pytest.mark.parametrize("outside", [False, True])
 def test_antialias(outside: bool) -> None:
     check(one((1, 2, 24, 96), (1, 1, 0.5, 0.5), mode="linear", antialias=True, exclude_outside=outside))
+
+
+def test_elements_of_hundreds_of_picks_are_made_by_plain_loops() -> None:
+    """Cubic resizing of four dimensions picks 256 for each: a kernel of rows took compilers minutes."""
+    program = check(one((2, 2, 3, 4), scales=(2, 2, 2, 2), mode="cubic"))
+    assert not any(isinstance(k, PickKernel) for k in program.kernels)

@@ -12,6 +12,7 @@ from ...kernels.nest import MapKernel
 from ...kernels.picked import Kept, Pick, Picked, picked
 
 COLUMNS = 2048  # elements of a row that are made at a time, so that tables and rows stay in the first caches
+PICKS = 32  # of an element; compilers take minutes for the 256 of cubic resizing in four dimensions
 TASK = 32768  # elements of the result a task: enough that tables made for each do not count
 
 
@@ -77,7 +78,7 @@ class PickKernel(MapKernel):
 def by_rows(kernel: Kernel, lanes: int) -> Kernel:
     """A map kernel by rows where it picks elements of rows; any other as it is."""
     found = picked(kernel, lanes) if type(kernel) is MapKernel else None
-    if found is None:
+    if found is None or len(found.picks) > PICKS:
         return kernel
     *outer, lane = found.axes
     parts = {f.name: getattr(found, f.name) for f in fields(Picked)}
