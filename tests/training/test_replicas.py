@@ -12,13 +12,14 @@ import pytest
 import torshc
 from tests.support.models import model, node, save
 from tests.support.ranks import World
+from tests.support.seeded import seeded
 from torshc.base.errors import ConfigError
 from torshc.base.options import CompileOptions
 from torshc.pipeline.ranks import cut_model, prepare_ranks
 
 from .networks import convolutional, write_step
 
-RNG = np.random.default_rng(0)
+RNG = seeded(0)
 X, TARGET = RNG.standard_normal((3, 8, 1, 6, 6)).astype(np.float32), RNG.integers(0, 3, (3, 8))
 STEP = """\
 weights: "*"

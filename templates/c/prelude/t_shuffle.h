@@ -47,7 +47,7 @@
 #define T_BY4_LAST_ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 19, 23, 27, 31
 #define T_REVERSED_ 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0
 #define T_HALVED_ 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7
-#define T_UPPER_ 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15
+#define T_UPPER_TWICE_ 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15
 #define T_TURNED8_ 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7
 #define T_TURNED4_ 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3
 #define T_TURNED2_ 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1
@@ -61,7 +61,7 @@
 #define T_BY4_LAST_ 0, 1, 2, 3, 4, 5, 11, 15
 #define T_REVERSED_ 7, 6, 5, 4, 3, 2, 1, 0
 #define T_HALVED_ 0, 0, 1, 1, 2, 2, 3, 3
-#define T_UPPER_ 4, 4, 5, 5, 6, 6, 7, 7
+#define T_UPPER_TWICE_ 4, 4, 5, 5, 6, 6, 7, 7
 #define T_TURNED8_ 0, 1, 2, 3, 4, 5, 6, 7
 #define T_TURNED4_ 4, 5, 6, 7, 0, 1, 2, 3
 #define T_TURNED2_ 2, 3, 4, 5, 6, 7, 0, 1
@@ -158,7 +158,7 @@ T_FN void t_store2_f32(void *p, f32v v) {
     i32v even = {0};
     for (int i = 0; i < TORSHC_LANES; i++) even[i] = i % 2 - 1;
     t_maskstore_(p, T_SHUFFLE(v, v, T_HALVED_), even);
-    t_maskstore_((float *)p + TORSHC_LANES, T_SHUFFLE(v, v, T_UPPER_), even);
+    t_maskstore_((float *)p + TORSHC_LANES, T_SHUFFLE(v, v, T_UPPER_TWICE_), even);
 }
 #else
 T_FN void t_store2_f32(void *p, f32v v) {
