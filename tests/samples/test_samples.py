@@ -190,6 +190,7 @@ def test_a_function_written_in_numpy() -> None:
     assert all(float(row.split()[-1]) < 1e-3 for row in rows)
 
 
+@pytest.mark.slow
 def test_a_small_gpt_learns_from_a_text() -> None:
     """Twelve steps; of 30 letters, the first guess costs as much as one at random, log(30) = 3.4 nats, and more."""
     said = run(sys.executable, SAMPLES / "tiny_gpt.py", SAMPLES / "README.md", "12")

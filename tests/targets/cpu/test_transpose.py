@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import permutations
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def test_vectors_run_along_the_longer_of_the_last_axes(
     b = random(RNG, (3, 1, few), np.int8).astype(kind.numpy)
     np.testing.assert_array_equal(program.run(a, b)[0], a + b)
     apart = 1 < few < lanes // 2 and longer >= 2 * lanes
-    assert ("t_scatter_" in program.launches[0].source) == apart
+    assert bool(re.search(r"t_scatter_|t_store2_", program.launches[0].source)) == apart
 
 
 @pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
