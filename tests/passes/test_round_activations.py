@@ -1,4 +1,4 @@
-"""Images that convolutions of a training step read are tf32 where they are stored."""
+"""Activations that convolutions of a training step read are tf32 where they are stored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def step() -> Graph:
     return m.done(y, m("ConvWeights", x, m.input(2, 8, 5, 4), domain="torshc", shape=dims(8, 8, 3, 3), **form))
 
 
-def test_an_image_is_rounded_once_for_all_that_read_it() -> None:
+def test_an_activation_is_rounded_once_for_all_that_read_it() -> None:
     graph = step()
     fed = {
         v: (a.view(np.uint32) & 0xFFFFE000).view(np.float32) if v.type.rank == 4 else a
@@ -43,6 +43,22 @@ def test_an_image_is_rounded_once_for_all_that_read_it() -> None:
     for a, b in zip(run_graph(graph, fed), before, strict=True):
         np.testing.assert_array_equal(a, b)  # what is tf32 stays
     assert not run_one("round_activations", graph, STEP)
+
+
+def test_places_of_maxima_are_looked_for_among_what_was_not_rounded() -> None:
+    """A maximum that is rounded, as a convolution reads it, is in no window of what was not."""
+    m = Model()
+    pool: dict[str, Any] = {"kernel": (2, 2), "strides": (2, 2), "pads": dims(0, 0, 0, 0), "dilations": (1, 1)}
+    x = m("Relu", m.input(2, 8, 6, 4))
+    y = m("MaxPool", x, **pool)
+    tap = m("PoolTap", x, y, domain="torshc", **pool)
+    z = m("Conv", y, m.input(8, 8, 1, 1), strides=(1, 1), pads=dims(0, 0, 0, 0), dilations=(1, 1), group=1)
+    graph = m.done(tap, z)
+    fed = random_inputs(graph)
+    before = run_graph(graph, fed)[0]
+    assert before.max() == 3 and run_one("round_activations", graph, STEP)
+    assert "RoundToTf32" in names(graph)
+    np.testing.assert_array_equal(run_graph(graph, fed)[0], before)
 
 
 def test_numbers_are_the_nearest_of_ten_bits() -> None:
