@@ -61,6 +61,7 @@ def picture_bytes(file: Path) -> bytes:
 
 def main(folder: str = "build/web", port: str = "0") -> None:
     """The demo."""
+    print("Compiling the model, and a training step of it ...", flush=True)
     build(Path(folder))
     build_learning(Path(folder))
     files = [file for file in sorted(Path(folder).rglob("*")) if file.is_file()]

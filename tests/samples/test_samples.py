@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -45,6 +46,15 @@ def c_compiler() -> str:
     """The compiler that torshc takes, in the spelling of make's CC."""
     found = needed()
     return f"{sys.executable} -m ziglang cc" if found.kind == "zig" else found.cc
+
+
+def demo_web() -> Any:
+    """The module of what `make demo-web` runs."""
+    sys.path.insert(0, str(SAMPLES))
+    try:
+        return importlib.import_module("demo_web")
+    finally:
+        sys.path.remove(str(SAMPLES))
 
 
 def digits_said(text: str) -> list[int]:
@@ -132,11 +142,7 @@ def test_depfile_rebuilds_exactly_when_the_model_changes(tmp_path: Path) -> None
 
 @pytest.mark.skipif(find() is None, reason="no Chromium here")
 def test_a_drawn_digit_is_read_in_the_browser(tmp_path: Path) -> None:
-    sys.path.insert(0, str(SAMPLES))
-    try:
-        importlib.import_module("demo_web").build(tmp_path / "site")
-    finally:
-        sys.path.remove(str(SAMPLES))
+    demo_web().build(tmp_path / "site")
     seven = [(80, 40), (200, 40), (190, 70), (160, 130), (130, 190), (110, 245)]
     program = find()
     assert program is not None
@@ -152,13 +158,9 @@ def test_a_drawn_digit_is_read_in_the_browser(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(find() is None, reason="no Chromium here")
 def test_a_page_learns_digits_from_nothing(tmp_path: Path) -> None:
-    sys.path.insert(0, str(SAMPLES))
-    try:
-        demo = importlib.import_module("demo_web")
-        demo.build(tmp_path / "site")
-        demo.build_learning(tmp_path / "site")
-    finally:
-        sys.path.remove(str(SAMPLES))
+    demo = demo_web()
+    demo.build(tmp_path / "site")
+    demo.build_learning(tmp_path / "site")
     program = find()
     assert program is not None
     with (

@@ -1,8 +1,8 @@
 """A training step on this processor beside PyTorch's four forms: ``python -m tests.speed.training [NAME ...]``.
 
 Each network is exported from PyTorch, which has to be installed, and trained with Adam in f32, the systems in turns, a
-step of each a round. Printed are medians in milliseconds, the ratio of PyTorch's fastest form to ours, and the steps
-of ours that take most time. The aims on two cores: mobilenet_v2 1.8 times as fast, digits 2.5 times.
+step of each a round. It prints medians in milliseconds, and the ratio of PyTorch's fastest form to ours. The aims on
+two cores: mobilenet_v2 1.8 times as fast, digits 2.5 times.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ TRAIN: Option = click.option(
     "--train",
     type=FILE,
     metavar="FILE",
-    help="Train the model's weights by the step in this file (YAML), for --target c or cuda.",
+    help="Train the model's weights by the step in this file (YAML); c, cuda, llvm, webgpu.",
 )
 SHARD: Option = click.option(
     "--shard",

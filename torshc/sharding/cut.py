@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..expr import Expr
 from ..graph import Builder, Graph, Node, TensorType, Value
 from ..ops.ranks.chain import Chain
 from ..ops.ranks.collectives import Collective, Recv, Send
+
+EVERYWHERE = -1  # the stage of what every rank computes for itself
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,16 @@ def names_of(node: Node) -> list[str]:
 def demands_of(graph: Graph) -> dict[Value, str]:
     """What a graph demands of values."""
     return dict(zip(graph.outputs[len(graph.results) :], graph.demands, strict=True))
+
+
+def finish_stages(graph: Graph, ranks: Sequence[RankGraph], stage: Mapping[Node, int]) -> tuple[Graph, ...]:
+    """The graphs of ranks that have all results of a model, with what it demands of values that they compute."""
+    demands = demands_of(graph)
+    done = []
+    for k, rank in enumerate(ranks):
+        mine = {rank.get(v): what for v, what in demands.items() if v.producer and stage[v.producer] in (EVERYWHERE, k)}
+        done.append(rank.finish([rank.get(v) for v in graph.results], mine))
+    return tuple(done)
 
 
 def cone(v: Value) -> list[Node]:

@@ -17,10 +17,8 @@ from ..ops.core.tensor import apply_op
 from ..ops.tensor.view import Concat
 from ..passes.config import Problems
 from .config import Stages
-from .cut import Cut, RankGraph, Transfer, demands_of, name_of
+from .cut import EVERYWHERE, Cut, RankGraph, Transfer, finish_stages, name_of
 from .layout import Axis, Layout, Way, way_of
-
-EVERYWHERE = -1  # the stage of what every rank computes for itself
 
 
 def cut_micro_batches(graph: Graph, stages: Stages, stage: Mapping[Node, int]) -> Cut:
@@ -65,12 +63,7 @@ def cut_micro_batches(graph: Graph, stages: Stages, stage: Mapping[Node, int]) -
         if maker != EVERYWHERE:
             ranks[maker].join(v)
             send(v, None, maker, {r for r in range(stages.count) if v not in ranks[r].there})
-    demands = demands_of(graph)
-    done = []
-    for k, rank in enumerate(ranks):
-        mine = {rank.get(v): what for v, what in demands.items() if v.producer and stage[v.producer] in (EVERYWHERE, k)}
-        done.append(rank.finish([rank.get(v) for v in graph.results], mine))
-    return Cut(tuple(done), tuple(transfers))
+    return Cut(finish_stages(graph, ranks, stage), tuple(transfers))
 
 
 def _batch(graph: Graph, stages: Stages) -> dict[Value, Axis]:

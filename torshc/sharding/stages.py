@@ -11,8 +11,8 @@ from ..expr import as_int
 from ..graph import Graph, Node, Value
 from ..passes.config import Problems
 from .config import Stages
-from .cut import Cut, RankGraph, Transfer, cone, demands_of, name_of, names_of
-from .micro import EVERYWHERE, cut_micro_batches
+from .cut import EVERYWHERE, Cut, RankGraph, Transfer, cone, demands_of, finish_stages, name_of, names_of
+from .micro import cut_micro_batches
 
 NEAR = 0.05  # of all weights, how far a cut may be from where stages have equally many
 
@@ -54,12 +54,7 @@ def cut_stages(graph: Graph, stages: Stages) -> Cut:
         made = stage.get(v.producer, EVERYWHERE) if v.producer is not None else EVERYWHERE
         if made != EVERYWHERE:
             send(v, made, {r for r in range(stages.count) if v not in ranks[r].there})
-    demands = demands_of(graph)
-    done = []
-    for k, rank in enumerate(ranks):
-        mine = {rank.get(v): what for v, what in demands.items() if v.producer and stage[v.producer] in (EVERYWHERE, k)}
-        done.append(rank.finish([rank.get(v) for v in graph.results], mine))
-    return Cut(tuple(done), tuple(transfers))
+    return Cut(finish_stages(graph, ranks, stage), tuple(transfers))
 
 
 def _everywhere(graph: Graph) -> set[Node]:

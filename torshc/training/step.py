@@ -296,7 +296,7 @@ def _updates(
     builder: Builder,
     training: Training,
     held: Mapping[str, Value],
-    slopes: list[Value],
+    slopes: Sequence[Value],
     rate: Value | None,
     count: _Count,
 ) -> tuple[dict[str, Held], dict[str, Held]]:
