@@ -19,7 +19,6 @@ LARGE = 32 << 20
 LINE = 64  # bytes of a line of the caches; a store of 64 bytes that begins elsewhere is two
 MIDDLE = 128 << 10  # bytes from which on kernels lose more by that than the 0.3 us that an array at a line takes
 LONG = 1 << 20  # bytes from which on the 0.8 us that a new block takes are not worth keeping one
-_UNUSED = 4  # references to a block in `Lines`: the tuple's, the array's in it, the function's, the argument's
 KEPT = 2  # blocks that wait for a run: a caller who replaces a result by the next has two
 
 
@@ -76,6 +75,24 @@ def _at_line(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array:
     return np.ndarray(shape, dtype, block, -at % LINE)
 
 
+_Block = tuple[Array, Array]  # a block, and an array on it to take others from
+
+
+def _block_at_line(shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Block:
+    array = _at_line(shape, dtype, math.prod(shape) * dtype.itemsize)
+    assert isinstance(array.base, np.ndarray)
+    return array.base, array
+
+
+def _count_references(found: _Block) -> int:
+    block, _ = found
+    return getrefcount(block)
+
+
+# Of a block that only its tuple and the array in it refer to; which others count differs between versions of Python.
+_UNUSED = _count_references(_block_at_line((1,), np.dtype(np.uint8)))
+
+
 class Lines:
     """Makes arrays of one shape and type that begin at a line, on one of the last blocks where no other array is on it.
 
@@ -83,7 +100,7 @@ class Lines:
     """
 
     def __init__(self) -> None:
-        self._ready: deque[tuple[Array, Array]] = deque(maxlen=KEPT)  # blocks, and an array on each to take others from
+        self._ready: deque[_Block] = deque(maxlen=KEPT)
 
     def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An array whose elements are not set.
@@ -91,13 +108,12 @@ class Lines:
         Raises:
             MemoryError: there is not enough.
         """
-        for block, array in self._ready:
-            if getrefcount(block) == _UNUSED:
-                return array[...]
-        array = _at_line(shape, dtype, math.prod(shape) * dtype.itemsize)
-        assert isinstance(array.base, np.ndarray)
-        self._ready.append((array.base, array))
-        return array[...]
+        for found in self._ready:
+            if _count_references(found) == _UNUSED:
+                return found[1][...]
+        found = _block_at_line(shape, dtype)
+        self._ready.append(found)
+        return found[1][...]
 
 
 class _Lease:
