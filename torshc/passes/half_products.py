@@ -34,7 +34,7 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
     the views that its readers look through, so that its producer can store it as halves; where nothing else
     reads it, no f32 copy is left. Constants are rounded here; finite ones too large for a half become its largest
     number. Values of a run that are too large become infinite. With `BF16_CONVOLUTIONS`, what convolutions read as bf16
-    all others read as rounded, residuals say: images are stored once, in half the bytes. Without `HALF_PRODUCTS`
+    all others read as rounded, residuals say: activations are stored once, in half the bytes. Without `HALF_PRODUCTS`
     attention of few queries stays f32, as its keys and values are read only once.
     Error class: 2^-11 (f16) or 2^-8 (bf16) of each factor.
 
@@ -111,9 +111,9 @@ def _activations_of_step(graph: Graph) -> set[Value]:
             taken.update(readers[0].operands)
             value = readers[0].output
         found.add(value)
-    images = {v for v in found if v.dtype is F32 and v.type.rank > 2 and v.const is None and v.producer is not None}
-    sums = {v for v in images if (by := users.get(v, ())) and all(n.op.family == "reduce" for n in by)}
-    return images.difference(sums, graph.outputs)
+    large = {v for v in found if v.dtype is F32 and v.type.rank > 2 and v.const is None and v.producer is not None}
+    sums = {v for v in large if (by := users.get(v, ())) and all(n.op.family == "reduce" for n in by)}
+    return large.difference(sums, graph.outputs)
 
 
 def _open(site: Site) -> Patch | None:

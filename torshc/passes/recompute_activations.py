@@ -60,28 +60,28 @@ class _Chain:
     """The nodes that make an activation of others.
 
     Attributes:
-        image: what they make.
+        value: what they make.
         late: nodes of the backward pass that read each value.
         again: activations that are computed again.
     """
 
-    image: Value
+    value: Value
     late: Mapping[Value, Sequence[Node]]
     again: Collection[Value]
 
     def find(self) -> Sequence[Node]:
         """Them, in order; none if it cannot be computed again."""
-        if not _is_image(self.image):
+        if not _is_activation(self.value):
             return []
-        found, pending = dict[Node, None](), [self.image]
+        found, pending = dict[Node, None](), [self.value]
         while pending:
             v = pending.pop()
             node = v.producer
-            if node is None or (v is not self.image and (v.shape != self.image.shape or node in found)):
+            if node is None or (v is not self.value and (v.shape != self.value.shape or node in found)):
                 continue
-            kept = v is not self.image and bool(self.late.get(v))
+            kept = v is not self.value and bool(self.late.get(v))
             if kept or node.op.family != "pointwise" or len(node.outputs) > 1:
-                if v is self.image or not kept or v in self.again:
+                if v is self.value or not kept or v in self.again:
                     return []
                 continue
             found[node] = None
@@ -91,7 +91,7 @@ class _Chain:
         return _in_order(found)
 
 
-def _is_image(v: Value) -> bool:
+def _is_activation(v: Value) -> bool:
     size = as_int(product(v.shape))
     return v.type.rank > 2 and v.dtype.is_float and size is not None and size >= _LEAST
 
@@ -106,7 +106,7 @@ def _in_order(nodes: Collection[Node]) -> list[Node]:
 
 
 def _copy(graph: Graph, chains: Mapping[Value, Sequence[Node]], late: Mapping[Value, Sequence[Node]]) -> bool:
-    """Copies of chains, each before the first node that reads its result on the way back."""
+    """Copies of chains, each before the first node that reads its result in the backward pass."""
     rewriter, made = Rewriter(graph, "recompute_activations"), dict[Value, Value]()
     readers = {n for v in chains for n in late[v]}
     for node in rewriter:
@@ -121,14 +121,14 @@ def _copy(graph: Graph, chains: Mapping[Value, Sequence[Node]], late: Mapping[Va
 
 def _again(rewriter: Rewriter, chain: Sequence[Node]) -> Value:
     """The result of a copy, kept from kernels that would compute it before its time, with what it reads beside."""
-    now, image = dict[Value, Value](), chain[-1].output
+    now, whole = dict[Value, Value](), chain[-1].output
     for node in chain:
         for v in node.operands:
-            if v not in now and v.producer is not None and v.shape != image.shape:
+            if v not in now and v.producer is not None and v.shape != whole.shape:
                 now[v] = rewriter.builder(node.name).one(Separator(_RULE), v)
                 relayout(now[v], v.layout)
         inputs = [x if x is None else now.get(x, x) for x in node.inputs]
         (result,) = rewriter.builder(node.name).add(node.op, inputs)
         relayout(result, node.output.layout)
         now[node.output] = result
-    return now[image]
+    return now[whole]
