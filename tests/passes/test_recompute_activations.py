@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,3 +62,28 @@ def test_images_that_save_nothing_stay(change: str, monkeypatch: pytest.MonkeyPa
     if change == "small":
         monkeypatch.setattr("torshc.passes.recompute_activations._LEAST", 2**17)
     assert not run_one("recompute_activations", step(kept=change == "small"), OPTIONS)
+
+
+@pytest.mark.parametrize("images", [1, 2])
+def test_what_slopes_alone_read_is_never_stored(images: int) -> None:
+    """In any training step: a slope reads the image of which its operand was made, where that is one."""
+    m = Model()
+    image, weights = m.input(4, 16, 32, 32), m.input(16, 16, 1, 1)
+    z = m("Conv", image, weights, **FORM)
+    scale = m("ReduceMean", z, axes=(0, 2, 3), keepdims=True)
+    y = m("Mul", z, scale) if images == 1 else m("Add", m("Mul", z, scale), image)
+    a = m("Clip", y, low=0.0, high=0.5)
+    loss = m("ReduceSum", m("Conv", a, weights, **FORM), axes=(0, 1, 2, 3), keepdims=False)
+    back = m("ConvWeights", a, m("Mul", y, loss), domain="torshc", shape=dims(16, 16, 1, 1), **FORM)
+    kept = m("ConvWeights", image, m("Mul", z, loss), domain="torshc", shape=dims(16, 16, 1, 1), **FORM)
+    graph = m.done(loss, back, kept)
+    fed = random_inputs(graph)
+    before = run_graph(graph, fed)
+    assert not run_one("recompute_activations", graph, OPTIONS)
+    training = dataclasses.replace(OPTIONS, train=Path("step.yaml"))
+    assert run_one("recompute_activations", graph, training) == (images == 1)
+    verify(graph, "recompute_activations")
+    for a_, b in zip(run_graph(graph, fed), before, strict=True):
+        np.testing.assert_array_equal(a_, b)
+    stored = {v for g in make_plan(finalise(graph, Policy.of())).groups for v in g.outputs}
+    assert (y in stored) == (images == 2)

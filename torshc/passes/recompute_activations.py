@@ -20,9 +20,10 @@ _STEPS = 12  # nodes from the activations that are kept to the one that is compu
 def recompute_activations(graph: Graph, options: CompileOptions) -> bool:
     """Results of a normalisation and an activation function are computed again before the backward pass reads them.
 
-    Only where the step asks for it (`recompute: true`), and where they follow element by element from activations that
-    the backward pass reads too, and that are not computed again themselves. The memory is free in between, and a kernel
-    more reads those and writes this.
+    Only where they follow element by element from activations that the backward pass reads too, and that are not
+    computed again themselves. Where the step asks for it (`recompute: true`), the memory is free in between, and a
+    kernel more reads those and writes this. In any step, what is read element by element alone, as Clip and its slope
+    read a normalised image, is not stored at all where it follows from one image: slopes read that in its place.
 
     Before::
 
@@ -39,7 +40,7 @@ def recompute_activations(graph: Graph, options: CompileOptions) -> bool:
         %9 = ConvWeights(%11, %8)
         %10 = Mul(%1, %7)
     """
-    if not graph.recomputes or graph.outputs[0].producer is None:
+    if (not graph.recomputes and options.train is None) or graph.outputs[0].producer is None:
         return False
     order = {n: k for k, n in enumerate(graph.nodes)}
     turn, users = order[graph.outputs[0].producer], graph.users()
@@ -49,8 +50,11 @@ def recompute_activations(graph: Graph, options: CompileOptions) -> bool:
         v = node.output if len(node.outputs) == 1 else None
         if v is None or not late.get(v) or len(late[v]) == len(users[v]) or v in graph.outputs:
             continue
+        passing = all(n.op.family == "pointwise" and n.output.shape == v.shape for n in users[v])
+        if not graph.recomputes and not passing:
+            continue
         chain = _Chain(v, late, chains).find()
-        if chain:
+        if chain and (graph.recomputes or _images_of(chain) == 1):
             chains[v] = chain
     return bool(chains) and _copy(graph, chains, late)
 
@@ -89,6 +93,12 @@ class _Chain:
                 return []
             pending += [x for x in node.operands if x.const is None]
         return _in_order(found)
+
+
+def _images_of(chain: Sequence[Node]) -> int:
+    """How many whole activations a chain reads."""
+    made = {n.output for n in chain}
+    return len({x for n in chain for x in n.operands if x not in made and x.shape == chain[-1].output.shape})
 
 
 def _is_activation(v: Value) -> bool:
