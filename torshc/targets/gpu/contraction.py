@@ -54,6 +54,7 @@ from .contraction_factor import Term, add_operand, as_product, bring, make_facto
 from .contraction_kernels import ContractionKernel, GroupMmaKernel, MmaKernel, Tf32Kernel
 from .contraction_tiles import AnyTile, GroupTile, MmaTile, Tf32GroupTile, Tf32Tile
 from .cuda.contraction_int4 import lower_int4
+from .depthwise_weights import lower_depthwise_weights
 from .grid import GridRow, to_grid, to_row
 from .nests import lower_grid_generic
 
@@ -135,6 +136,10 @@ def lower_contraction(group: Group, storage: Mapping[Value, Storage], machine: M
     if node is not None and isinstance(node.op, PairMatMul | PairLayer):
         kernels = lower_int4(group, node, storage, machine.device)
         return lower_grid_generic(group, storage, machine.device) if kernels is None else kernels
+    if node is not None and node.op.family == "conv_weights":
+        made = lower_depthwise_weights(group, storage, machine.device)
+        if made is not None:
+            return made
     kernels = contract(group, storage, machine)
     if kernels is None:
         return lower_grid_generic(group, storage, machine.device)

@@ -322,7 +322,7 @@ def _columns(kernel: RowKernel, device: Device, mapping: ThreadMapping) -> GridC
     side = -(-packets * turns // THREADS)
     lanes = -(-packets // side)  # blocks side by side have about as many
     turns = min(THREADS // lanes, mapping.turns or max(1, size // 8))
-    return _dealt_columns(kernel, lanes, turns, packet)
+    return deal_columns(kernel, lanes, turns, packet)
 
 
 def _short_columns(kernel: RowKernel, device: Device, mapping: ThreadMapping) -> GridColumns | None:
@@ -334,7 +334,7 @@ def _short_columns(kernel: RowKernel, device: Device, mapping: ThreadMapping) ->
         return None
     if size is None or size > SHORT or points is None or points < device.units * UNIT_THREADS * packet:
         return None
-    return _dealt_columns(kernel, THREADS, 1, packet)
+    return deal_columns(kernel, THREADS, 1, packet)
 
 
 def _kept_columns(kernel: RowKernel, size: int, mapping: ThreadMapping) -> GridColumns | None:
@@ -354,13 +354,13 @@ def _kept_columns(kernel: RowKernel, size: int, mapping: ThreadMapping) -> GridC
         joined = max(1, WARP // lanes)
         turns = -(-turns // joined) * joined
         steps = -(-size // turns)
-        made = _dealt_columns(kernel, lanes, turns, packet, steps)
+        made = deal_columns(kernel, lanes, turns, packet, steps)
         if most and made.threads <= KEPT_THREADS and made.shared <= SHARED:
             return made
     return None
 
 
-def _dealt_columns(kernel: RowKernel, lanes: int, turns: int, packet: int, steps: int = 0) -> GridColumns:
+def deal_columns(kernel: RowKernel, lanes: int, turns: int, packet: int, steps: int = 0) -> GridColumns:
     threads = -(-lanes * turns // WARP) * WARP
     made = GridColumns.of(kernel, threads=threads, lanes=lanes, turns=turns, packet=packet, steps=steps)
     return dataclasses.replace(made, tasks=made.blocks)

@@ -54,11 +54,11 @@ def in_pieces(kernel: Kernel, owner: int, device: Device, mapping: ThreadMapping
     """
     if not isinstance(kernel, GridRow | GridColumns) or kernel.kept:
         return [kernel]
-    count, length = _pieces(kernel, device, mapping.pieces)
+    count, length = count_pieces(kernel, device, mapping.pieces)
     return [kernel] if count == 1 else _Pieces(kernel, owner, device, mapping, count, length).run()
 
 
-def _pieces(kernel: GridRow | GridColumns, device: Device, given: int) -> tuple[int, int]:
+def count_pieces(kernel: GridRow | GridColumns, device: Device, given: int) -> tuple[int, int]:
     """Into how many pieces rows are cut, and elements of a piece; (1, 0) for rows that stay whole."""
     size = as_int(product([r.args[0] for r in kernel.reduce]))
     points = as_int(product([a.args[0] for a in kernel.axes]))

@@ -7,13 +7,13 @@ loads and stores that step by one along the axis and stand at a multiple of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from ...expr import BOOL, I64, DType, Expr, walk
-from ...expr.affine import aligned, split_axis
+from ...expr import BOOL, I64, DType, Expr, const, walk
+from ...expr.affine import aligned, contains, split_axis
 from ...expr.formulas_narrow import conversions_of
 from ...expr.scopes import Scope
 from ...kernels.base import Buffer, Store
@@ -110,13 +110,19 @@ class Statements(StatementPrinter):
         """Read every operand that a packet reads as a whole, before the loop over its elements."""
         if self.packet is None:
             return
-        found = (x for x in self._find_unguarded(roots) if x.op == "load" and isinstance(x.data, int))
-        for e in dict.fromkeys(x for x in found if self.packet.steps(x.args[0])):
+        for e, choices in self._find_loads(roots).items():
+            if not self.packet.steps(e.args[0]) or (choices and (len(choices) > 1 or not self._is_whole(choices[0]))):
+                continue
             assert isinstance(e.data, int)
-            dtype = self.names.buffers[e.data].dtype
-            name = f"p{len(self.wide)}"
-            self.lines.append(f"{CTYPES[dtype.name]} {name}[{self.packet.size}];")
-            self.lines.append(f"t_read{self.packet.size}({name}, b{e.data} + {self.index(e.args[0])});")
+            name, dtype = f"p{len(self.wide)}", self.names.buffers[e.data].dtype
+            self.lines.append(f"{CTYPES[dtype.name]} {name}[{self.packet.size}]{' = {}' if choices else ''};")
+            scope = self.sides(choices[0])[0] if choices and choices[0] is not None else self.top
+            with self.inside(Frame(scope)) as frame:
+                read = f"t_read{self.packet.size}({name}, b{e.data} + {self.index(e.args[0])});"
+            if choices and choices[0] is not None:
+                self.lines.extend([f"if ({self.index(choices[0].args[0])}) {{", *frame.lines, read, "}"])
+            else:
+                self.lines.extend([*frame.lines, read])
             self.wide[e] = name
 
     def store(self, s: Store, value: str) -> None:
@@ -257,18 +263,33 @@ class Statements(StatementPrinter):
             return self.conditional(test, sides[0][1], sides[1][1])
         return self.choose(self.type_of(e.dtype), test, sides)
 
-    def _find_unguarded(self, roots: Sequence[Expr]) -> Iterator[Expr]:
-        """Sub-expressions that are evaluated whatever the data: none below a select that guards an index."""
-        pending, seen = list(roots), set[Expr]()
+    def _is_whole(self, choice: Expr | None) -> bool:
+        """Whether a select guards all elements of the packet or none; not of None."""
+        return self.packet is not None and choice is not None and not contains(choice.args[0], self.packet.axis)
+
+    def _find_loads(self, roots: Sequence[Expr]) -> dict[Expr, list[Expr | None]]:
+        """Loads from memory, and the selects that guard them: none where one is made whatever the place.
+
+        A select between what guards an index and a constant; None stands for any other, and for several.
+        """
+        always = const(True)
+        found, seen = dict[Expr, dict[Expr | None, None]](), set[tuple[Expr, Expr | None]]()
+        pending: list[tuple[Expr, Expr | None]] = [(r, always) for r in roots]
         while pending:
-            x = pending.pop()
-            if x in seen:
+            x, choice = pending.pop()
+            if (x, choice) in seen:
                 continue
-            seen.add(x)
-            yield x
+            seen.add((x, choice))
+            if x.op == "load" and isinstance(x.data, int):
+                found.setdefault(x, {})[choice] = None
+            if x.op in ("load", "axis"):
+                continue
+            inner, rest = choice, x.args
             if x.op == "select" and self.guards(x):
-                continue
-            pending.extend(x.args if x.op not in ("load", "axis") else ())
+                inner, rest = x if choice is always and x.args[2].op == "const" else None, x.args[1:]
+                pending.append((x.args[0], choice))
+            pending.extend((a, inner) for a in rest)
+        return {x: [] if always in choices else list(choices) for x, choices in found.items()}
 
 
 def _operator(e: Expr, args: Sequence[str], name: str) -> str:
