@@ -5,18 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...base.budget import budget
-from ...expr import F32, as_int
-from ...graph import Value
-from ...kernels.base import Kernel
+from ...expr import F32, Expr, as_int, axis, call, const, product, select
+from ...graph import Node, Value
+from ...kernels.base import Kernel, Temporary
 from ...kernels.generic import lower_generic
-from ...kernels.heavy import is_empty, is_finite
+from ...kernels.heavy import (
+    add_buffer,
+    copy_kernel,
+    epilogue_flops,
+    finish,
+    is_empty,
+    is_finite,
+    read_through,
+    temporary,
+    traffic,
+)
 from ...kernels.machine import Machine
+from ...kernels.nest import CHUNK, Buffers, MapKernel, in_order
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget
 from .conv import Phase, lower_direct, padding
 from .conv_shape import Geometry, channels_last, geometry, transposed_taps
 from .gemm import is_bytes
+
+MOST_TAPS = 25  # of a kernel that is written out
 
 
 @CpuTarget.lowers("conv_transpose")
@@ -31,6 +44,8 @@ def lower_conv_transpose(group: Group, storage: Mapping[Value, Storage], machine
     size = geometry(node, shape[1], shape[0] // node.op.attributes()["group"]) if shape else None
     plain = size is not None and all(as_int(e) is not None for e in padding(node))
     multiplies = x.dtype is F32 or is_bytes(node)
+    if size is not None and plain and _spreads_channels(node, size):
+        return _spread_channels(group, node, size, storage)
     if size is None or not plain or not multiplies or w.const is None or w.const.size == 0 or is_empty(x):
         return lower_generic(group, storage)
     # The kernel multiplies weights with zeros where a tap reaches no element.
@@ -38,6 +53,67 @@ def lower_conv_transpose(group: Group, storage: Mapping[Value, Storage], machine
         return lower_generic(group, storage)
     element, before = channels_last(x, size, group, storage)
     return [*before, *lower_direct(group, node, size, element, phases(size), storage, machine, transposed=True)]
+
+
+def _spreads_channels(node: Node, size: Geometry) -> bool:
+    """Whether every channel has a kernel of its own, brought by the run, whose taps are few enough to be written out.
+
+    So are gradients of the data of depthwise convolutions of longer steps.
+    """
+    x, w = node.operands[:2]
+    return (
+        size.depthwise
+        and w.const is None
+        and len(node.operands) == 2
+        and (x.dtype, w.dtype) == (F32, F32)
+        and size.stride[0] * size.stride[1] > 1
+        and size.taps <= MOST_TAPS
+    )
+
+
+def _spread_channels(group: Group, node: Node, size: Geometry, storage: Mapping[Value, Storage]) -> list[Kernel]:
+    """For each phase a map over its pixels, with neighbouring channels in a vector, behind a copy of the weights."""
+    x, w = node.operands[:2]
+    packed = Temporary("weights", group.id, const(size.groups * size.taps * F32.size))
+    taps = [axis(f"t{k}", n) for k, n in enumerate(size.kernel)]
+    channel = axis("c", size.groups)
+
+    def tap(buffers: Buffers) -> Expr:
+        places = [t if n > 1 else const(0) for t, n in zip(taps, size.kernel, strict=True)]
+        return buffers.resolve(read_through(group, w, (channel, const(0), *places[-(w.type.rank - 2) :])))
+
+    kernels: list[Kernel] = [copy_kernel(tap, [*taps, channel], storage, packed)]
+    for phase in phases(size):
+        buffers, total = Buffers(storage), const(0.0, F32)
+        weights = add_buffer(buffers, packed)
+        rows, columns = (
+            (out + (step - 1 - first)) // step
+            for out, step, first in zip((size.oh, size.ow), size.stride, (phase.row, phase.column), strict=True)
+        )
+        axes = [axis("n", size.images), axis("h", rows), axis("v", columns), channel]
+        n, h, v, c = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
+        for (down, right), (i, j) in zip(phase.taps, phase.kernel, strict=True):
+            at, inside = (h + down, v + right), const(True)
+            for place, extent in zip(at, (size.ih, size.iw), strict=True):
+                inside = inside & call("le", 0, place) & call("lt", place, extent)
+            element = buffers.resolve(read_through(group, x, size.index(n, c, *at)))
+            factor = temporary(weights, channel + (i * size.kernel[1] + j) * size.groups)
+            total = total + select(inside, element, const(0.0, F32)) * factor
+        index = size.index(n, c, h * size.stride[0] + phase.row, v * size.stride[1] + phase.column)
+        stores = finish(group, node, total, index, buffers)
+        points = product([a.args[0] for a in axes])
+        made = MapKernel(
+            buffers=tuple(buffers.list),
+            tasks=const(0),
+            flops=points * (2 * len(phase.taps)) + epilogue_flops(stores, points),
+            nbytes=traffic(buffers.list, group.outputs) // (size.stride[0] * size.stride[1]),
+            axes=tuple(axes),
+            stores=tuple(stores),
+            rows=1,
+            chunk=CHUNK,
+        )
+        kernels.append(in_order(made, axes))
+    return kernels
 
 
 def phases(size: Geometry) -> tuple[Phase, ...]:
