@@ -23,7 +23,7 @@ CHUNK = 16384  # elements a task: 64 KiB of f32, some microseconds of work
 SHORT = 8  # a reduction axis below this is too short for vectors
 LONG_ROW = 32  # elements from which on a pass over a row serves several vectors
 BESIDE = 256  # columns of a task where rows are long: with fewer, a task takes as long
-SHORT_TERM = 8  # cost of a term up to which it is written several times
+SHORT_TERM = 12  # cost of a term up to which it is written several times
 KEEP_COST = 8  # a value this expensive is kept in the row's scratch rather than computed again
 KEEP_ALL = -1  # for rows in registers: whatever is needed again is kept, loads too, and along any axis
 

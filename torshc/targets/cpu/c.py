@@ -234,8 +234,11 @@ class Printer(IndexPrinter):
         k = self.kernel
         assert isinstance(k, RowKernel)
         size = sum(a.term.dtype.size for a in k.stages[0].accumulators)
-        most = max(4, (16 if self.lanes == 16 else 8) * 4 // size)
-        return [n for n in (16, 8, 4) if n <= most and self.at_least(lane.args[0], n * self.lanes)]
+        most, width = max(4, (16 if self.lanes == 16 else 8) * 4 // size), as_int(lane.args[0])
+        if width is None:
+            return [n for n in (16, 8, 4) if n <= most and self.at_least(lane.args[0], n * self.lanes)]
+        vectors = width // self.lanes
+        return [n for n in (most if vectors >= most else 0, vectors % most) if n > 1]
 
     def overlaps(self, lane: Expr) -> bool:
         """Whether the last block along a parallel axis starts early enough to be a whole one.
@@ -369,6 +372,7 @@ class CTarget(CpuTarget):
     })  # fmt: skip
     options = CpuTarget.options | {"isa", "named_weights", "scheduler", "train", "weights_dtype", "tuning_records"}
     tunable = True
+    shared_rows = True
 
     @classmethod
     def features_on(cls, archs: Sequence[str], extras: Sequence[str] = ()) -> Features:
