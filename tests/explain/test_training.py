@@ -30,5 +30,10 @@ def test_a_step_is_shown_with_its_memory(tmp_path: Path) -> None:
     assert "trains      conv.weight, conv.bias, linear.weight, linear.bias: 364 B" in text
     assert "step        cross_entropy, momentum; states 736 B" in text and "for the backward pass" in text
     assert json.loads(to_json(found))["training"]["peak_bytes"] == step.peak_bytes
+    assert step.loss_scale == "" and "loss scale" not in text
+    (tmp_path / "step.yaml").write_text(STEP + "outputs: y\nloss_scale: dynamic\n")
+    scaled = explain(prepare(convolutional(), CompileOptions(train=tmp_path / "step.yaml")), {"batch": 8})
+    assert [t.name for t in scaled.outputs] == ["loss", "loss_scale", "skipped", "y"]
+    assert "loss scale  65536 at first, doubled after 2000 updates" in to_text(scaled)
     plain = explain(prepare(convolutional(), CompileOptions()))
     assert plain.training is None and "trains" not in to_text(plain)

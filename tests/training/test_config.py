@@ -13,7 +13,7 @@ import yaml
 from torshc.base import resources
 from torshc.base.errors import ConfigError
 from torshc.training import read_training
-from torshc.training.config import KEYS, LOSS_KEYS, LOSSES
+from torshc.training.config import KEYS, LOSS_KEYS, LOSSES, SCALE_KEYS, LossScale
 from torshc.training.optimizers import OPTIMIZERS, Adam, Momentum, Sgd
 
 from .networks import write_step
@@ -29,6 +29,7 @@ batch_norm: running
 dropout: false
 seed: 7
 accumulate: 4
+loss_scale: {initial: 1024, growth_interval: 50}
 refuse_nan: true
 """
 
@@ -41,6 +42,7 @@ def test_a_file_says_all_of_it(tmp_path: Path) -> None:
     assert (found.weight_decay, found.clip_norm) == (0.01, 2.0)
     assert (found.batch_norm, found.dropout, found.seed) == ("running", False, 7)
     assert (found.accumulate, found.refuse_nan) == (4, True)
+    assert found.loss_scale == LossScale(1024.0, 50)
 
 
 def test_a_file_says_as_little_as_it_can(tmp_path: Path) -> None:
@@ -49,9 +51,11 @@ def test_a_file_says_as_little_as_it_can(tmp_path: Path) -> None:
     assert (found.loss.kind, found.loss.of, found.optimizer) == ("output", "y", Sgd(learning_rate="input"))
     assert (found.weight_decay, found.clip_norm) == (0.0, None)
     assert (found.batch_norm, found.dropout, found.seed) == ("batch", True, 0)
-    assert (found.accumulate, found.refuse_nan) == (1, False)
+    assert (found.accumulate, found.refuse_nan, found.loss_scale) == (1, False, None)
     short = "weights: w\nloss: l1\noptimizer: {adam: {learning_rate: 0.1}}\n"
     assert read_training(write_step(tmp_path, short)).optimizer == Adam(learning_rate=0.1)
+    for said, scale in (("dynamic", LossScale()), ("{}", LossScale()), ("1e3", LossScale(1000.0, None))):
+        assert read_training(write_step(tmp_path, f"{short}loss_scale: {said}\n")).loss_scale == scale
 
 
 WRONG = {
@@ -73,6 +77,11 @@ WRONG = {
     "batch_norm: runing": (4, "unknown statistics 'runing'; did you mean 'running'?"),
     "dropout: 1": (4, "expected true or false, found 1"),
     "accumulate: 0": (4, "expected a whole number from 1 to 1000000, found 0"),
+    "loss_scale: dynamc": (4, "unknown loss scale 'dynamc'; did you mean 'dynamic'?"),
+    "loss_scale: true": (4, "expected a number from 1e-08 to 1e+08, found True"),
+    "loss_scale: 0": (4, "expected a number from 1e-08 to 1e+08, found 0"),
+    "loss_scale: {growth_intervall: 5}": (4, "unknown key 'growth_intervall'; did you mean 'growth_interval'?"),
+    "loss_scale: {growth_interval: 0}": (4, "expected a whole number from 1 to 1000000000, found 0"),
     "refuse_nan: 1": (4, "expected true or false, found 1"),
     "seed: -1": (4, "expected a whole number from 0 to 2147483647, found -1"),
 }
@@ -111,6 +120,7 @@ def test_the_schema_says_what_the_reader_takes(tmp_path: Path) -> None:
     assert properties["loss"]["oneOf"][1]["properties"].keys() == {*LOSSES, "output"}
     assert schema["$defs"]["of"]["properties"].keys() == set(LOSS_KEYS)
     assert properties["optimizer"]["properties"].keys() == set(OPTIMIZERS)
+    assert properties["loss_scale"]["oneOf"][2]["properties"].keys() == set(SCALE_KEYS)
     for name, kind in OPTIMIZERS.items():
         assert properties["optimizer"]["properties"][name]["properties"].keys() == {
             f.name for f in dataclasses.fields(kind)

@@ -78,6 +78,8 @@ def _header(e: Explanation) -> Iterator[str]:
 def _training(t: TrainingInfo) -> Iterator[str]:
     yield from paragraph("trains", f"{printable(', '.join(t.weights))}: {bytes_text(t.weights_bytes)}")
     yield from paragraph("step", f"{t.loss}, {t.optimizer}; states {bytes_text(t.state_bytes)}")
+    if t.loss_scale:
+        yield from paragraph("loss scale", t.loss_scale)
     if t.moving:
         yield from paragraph("statistics", f"{printable(', '.join(t.moving))}: moved by each batch")
     yield from paragraph("kept", f"{t.kept} values for the backward pass, {bytes_text(t.kept_bytes)}")

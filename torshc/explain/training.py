@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..base.safetensors import OWN
-from ..training import name_of
+from ..training import LossScale, name_of
 from .memory import lives
 from .sizes import Evaluator
 
@@ -19,12 +19,13 @@ class TrainingInfo:
     """A training step: its loss and optimizer, the weights that it trains, and bytes.
 
     ``state_bytes`` are of the trained weights and what the optimizer keeps; ``moving`` are the statistics that batches
-    move; ``kept`` counts the values that the forward pass stores for the backward pass, of ``kept_bytes``;
-    ``peak_bytes`` is the memory of the open model in a step.
+    move; ``loss_scale`` is what the loss is multiplied by, "" for nothing; ``kept`` counts the values that the forward
+    pass stores for the backward pass, of ``kept_bytes``; ``peak_bytes`` is the memory of the open model in a step.
     """
 
     loss: str
     optimizer: str
+    loss_scale: str
     weights: tuple[str, ...]
     weights_bytes: int
     state_bytes: int
@@ -40,7 +41,7 @@ def training_info(compilation: Compilation, sizes: Evaluator) -> TrainingInfo | 
         return None
     training, states = compilation.trained.training, compilation.program.states
     spans = lives(compilation)
-    storage, (loss,) = compilation.plan.storage, compilation.graph.returned
+    storage, (loss, *_) = compilation.plan.storage, compilation.graph.returned
     made = storage[loss].root if loss in storage else loss
     forward = next(k for k, u in enumerate(compilation.units) if made in u.group.outputs)
     kept = [v for v, (first, last) in spans.items() if first <= forward < last]
@@ -48,6 +49,7 @@ def training_info(compilation: Compilation, sizes: Evaluator) -> TrainingInfo | 
     return TrainingInfo(
         training.loss.kind,
         name_of(training.optimizer),
+        _scale_text(training.loss_scale),
         tuple(s.name for s in states if s.trained),
         sum(s.bytes for s in states if s.trained),
         state_bytes,
@@ -55,4 +57,13 @@ def training_info(compilation: Compilation, sizes: Evaluator) -> TrainingInfo | 
         len(kept),
         sizes.total([v.type.nbytes for v in kept]),
         state_bytes + compilation.weights_bytes + sizes.total([compilation.arena_bytes]),
+    )
+
+
+def _scale_text(scale: LossScale | None) -> str:
+    if scale is None:
+        return ""
+    first = f"{scale.initial:.10g}"
+    return (
+        first if scale.growth_interval is None else f"{first} at first, doubled after {scale.growth_interval} updates"
     )

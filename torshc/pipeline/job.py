@@ -10,6 +10,7 @@ from ..base.errors import ConfigError
 from ..base.features import Features
 from ..base.options import CompileOptions
 from ..bundle.host import CPU
+from ..expr import F16
 from ..kernels.machine import Machine
 from ..passes import pipeline_of
 from ..passes.manager import Pipeline
@@ -94,11 +95,11 @@ def _job_of(options: CompileOptions) -> Job:
         features=kind.features_on(archs, isa.extras),
         target=target,
         tuning=tuning_of(options.tuning_records, target, isa),
-        training=None if options.train is None else _training_of(options.train, kind),
+        training=None if options.train is None else _training_of(options.train, options, kind),
     )
 
 
-def _training_of(path: Path, target: type[Target]) -> Training:
+def _training_of(path: Path, options: CompileOptions, target: type[Target]) -> Training:
     """The step in a file, for a target.
 
     Raises:
@@ -108,4 +109,7 @@ def _training_of(path: Path, target: type[Target]) -> Training:
     if training.refuse_nan and target.device != CPU:
         message = f"{path}: refuse_nan with --target {target.name}, whose steps are over before their loss is seen"
         raise ConfigError(message, "leave it out, and look at the loss")
+    if options.precision == F16.name and training.loss_scale is None:
+        message = f"{path}: --precision f16 without loss_scale; halves have no room for small gradients"
+        raise ConfigError(message, "say `loss_scale: dynamic`")
     return training

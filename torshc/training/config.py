@@ -32,6 +32,7 @@ KEYS = (
     "dropout",
     "seed",
     "accumulate",
+    "loss_scale",
     "refuse_nan",
     "recompute",
 )
@@ -41,6 +42,9 @@ LOSS_KEYS = ("of", "target")
 BATCH, RUNNING = "batch", "running"
 SEED_MOST = 2**31 - 1
 PARTS_MOST = 1_000_000
+DYNAMIC, SCALE_KEYS = "dynamic", ("initial", "growth_interval")
+SCALES = (1e-8, 1e8)  # the least and the largest that a file may state
+INTERVAL_MOST = 1_000_000_000
 OUTPUT = "output"  # a loss that is an output of the model
 RATE, SEED = "learning_rate", "seed"
 MOST = 1e30
@@ -72,6 +76,19 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class LossScale:
+    """By what a step multiplies the loss, so that small gradients do not vanish in halves; updates take it out again.
+
+    Attributes:
+        initial: the factor, or the first one. The default is PyTorch's.
+        growth_interval: after how many updates in a row a dynamic scale doubles; None for a scale that stays.
+    """
+
+    initial: float = 65536.0
+    growth_interval: int | None = 2000
+
+
+@dataclass(frozen=True)
 class Training:
     """A training step.
 
@@ -87,6 +104,7 @@ class Training:
         dropout: whether Dropout drops anything.
         seed: of what steps draw; None for an input.
         accumulate: how many steps, each of a part of a batch, make one update, by the mean of their gradients.
+        loss_scale: by what the loss is multiplied while gradients are computed; None for not at all.
         refuse_nan: whether a step whose loss is no finite number is refused.
         recompute: whether activations are computed again for the backward pass, where others say what they are.
         file: where it was read.
@@ -105,6 +123,7 @@ class Training:
     dropout: bool = True
     seed: int | None = 0
     accumulate: int = 1
+    loss_scale: LossScale | None = None
     refuse_nan: bool = False
     recompute: bool = False
     file: str = ""
@@ -209,6 +228,20 @@ def _batch_norm(item: Item) -> str:
     return text
 
 
+def _loss_scale(item: Item) -> LossScale:
+    """A number, `dynamic`, or a mapping with the numbers of a dynamic one."""
+    if item.value == DYNAMIC:
+        return LossScale()
+    if not isinstance(item.value, dict):
+        if isinstance(item.value, str) and (hint := did_you_mean(item.value, (DYNAMIC,))):
+            raise item.error(f"unknown loss scale {item.value!r}{hint}", f"{DYNAMIC}, or a number")
+        return LossScale(item.number(*SCALES), None)
+    stated: dict[str, Any] = {}
+    for key, value in item.mapping(SCALE_KEYS).items():
+        stated[key] = value.number(*SCALES) if key == SCALE_KEYS[0] else value.integer(1, INTERVAL_MOST)
+    return LossScale(**stated)
+
+
 _READERS: Mapping[str, Any] = {
     "weights": _weights,
     "loss": _loss,
@@ -221,6 +254,7 @@ _READERS: Mapping[str, Any] = {
     "dropout": lambda item: item.flag(),
     "seed": lambda item: None if item.value == INPUT else item.integer(0, SEED_MOST),
     "accumulate": lambda item: item.integer(1, PARTS_MOST),
+    "loss_scale": _loss_scale,
     "refuse_nan": lambda item: item.flag(),
     "recompute": lambda item: item.flag(),
 }

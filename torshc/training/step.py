@@ -27,6 +27,7 @@ from .mode import Mode
 from .optimizers import INPUT, At, clipped
 from .order import bring_forward
 from .replicas import Replicas
+from .scaling import RESULTS, Scaling
 
 STEP, PART, SEED_STATE, SUM = (f"{OWN}{name}" for name in ("step", "micro_step", "seed", "gradient"))
 _STATISTICS = {"BatchNormalization": (3, 4), "BatchNormalizationTraining": (3, 4)}  # operands that no step trains
@@ -42,7 +43,8 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     outputs are the loss, and the model's outputs and the gradients that the step asks for. The weights that are trained
     become states, as do the statistics that batches move, the number of updates, the seed of what steps draw, and what
     the optimizer keeps of each weight. Of several ranks each has a part of the batch, and all take the means of
-    gradients, losses and statistics (`replicas.py`): states stay equal.
+    gradients, losses and statistics (`replicas.py`): states stay equal. Where the loss is scaled (`scaling.py`), the
+    outputs also say by what, and whether the update was left out.
 
     Raises:
         ConfigError: a weight or an output is not there, or cannot be trained or made a loss of.
@@ -62,28 +64,29 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     seed = _add_number_input(graph, training, SEED, I64) if mode.draws and training.seed is None else None
     if training.refuse_nan:
         graph.demand(_not_finite(Tensor(builder, loss)).value, LOSS)
-    at = _count_steps(builder, training)
-    pairs = dict(at.pairs)
+    at, scaling = _count_steps(builder, training), Scaling(builder, training.loss_scale)
+    seeds = dict[str, Held]()
     if mode.draws:
         by = seed or graph.new_value(TensorType(I64, ()), SEED_STATE)
-        for number in (by, *(old for old, _ in at.pairs.values())):
-            salt(graph.nodes, number)
-        pairs |= {SEED_STATE: (by, by)} if seed is None else {}
+        for number in (by, at.step, at.part, scaling.skipped):
+            if number is not None:
+                salt(graph.nodes, number)
+        seeds |= {SEED_STATE: (by, by)} if seed is None else {}
         replicas.salt_draws()
-    own = _gradients(builder, held, wanted)
+    own = _gradients(builder, held, scaling.scaled(wanted))
     first_update = len(graph.nodes)
-    found = replicas.means(own, [*held])
+    found = scaling.unscaled(replicas.means(own, [*held]))
     slopes = _choose_gradients(training, dict(zip(held, found, strict=True)))
-    weights, kept = _updates(builder, training, held, found, rate, at)
+    weights, kept = _updates(builder, training, held, found, rate, at, scaling)
     bring_forward(graph, first_update, held.values())
     running = {name: (old, replicas.mean(new, name)) for name, (old, new) in mode.running.items()}
     replicas.settle()
-    pairs |= weights | running | kept
-    first = {name: graph.weights[name] for name in pairs if name in graph.weights}
+    pairs = at.pairs(scaling) | scaling.pairs | seeds | weights | running | kept
+    first = {name: graph.weights[name] for name in pairs if name in graph.weights} | scaling.first
     if training.seed:
         first[SEED_STATE] = builder.constant(np.array(training.seed))
     graph.declare_inputs([*graph.inputs, *filter(None, (target, rate, seed)), *(old for old, _ in pairs.values())])
-    results = {_LOSS: loss} | dict(zip(asked, given, strict=True)) | slopes
+    results = {_LOSS: loss} | scaling.results | dict(zip(asked, given, strict=True)) | slopes
     graph.declare_outputs([*results.values(), *(new for _, new in pairs.values())], [*results, *pairs])
     graph.recomputes = training.recompute
     graph.declare_states(State(name, first.get(name), name in weights) for name in pairs)
@@ -128,29 +131,32 @@ class _Count:
     """Where training is.
 
     Attributes:
+        step, part: the states that count updates and, where a batch is given in parts, the parts since the last one.
         update: the number of the update that this step makes, or makes a part of, from 1 on.
-        last: whether this step makes the update; None where each does.
-        pairs: the states that count.
+        last: whether this step has the last part; None where each has.
+        parts: what `part` becomes.
     """
 
+    step: Value
     update: Tensor
-    last: Tensor | None
-    pairs: dict[str, Held]
+    part: Value | None = None
+    last: Tensor | None = None
+    parts: Tensor | None = None
 
-    def settle(self, new: Tensor, old: Value) -> Tensor:
-        """What a state becomes: new where this step makes the update."""
-        return new if self.last is None else where(self.last, new, Tensor(new.builder, old))
+    def pairs(self, scaling: Scaling) -> dict[str, Held]:
+        """The states that count."""
+        found = {STEP: (self.step, scaling.settle(self.last, self.update, self.step).value)}
+        return found if self.part is None or self.parts is None else found | {PART: (self.part, self.parts.value)}
 
 
 def _count_steps(builder: Builder, training: Training) -> _Count:
     step, part = (builder.graph.new_value(TensorType(I64, ()), name) for name in (STEP, PART))
     update = Tensor(builder, step) + 1
     if training.accumulate == 1:
-        return _Count(update, None, {STEP: (step, update.value)})
+        return _Count(step, update)
     parts = Tensor(builder, part) + 1
     last = parts >= training.accumulate
-    ended, begun = where(last, update, Tensor(builder, step)), where(last, 0, parts)
-    return _Count(update, last, {STEP: (step, ended.value), PART: (part, begun.value)})
+    return _Count(step, update, part, last, where(last, 0, parts))
 
 
 def _not_finite(loss: Tensor) -> Tensor:
@@ -224,13 +230,14 @@ def _choose_outputs(graph: Graph, training: Training) -> dict[str, Value]:
         ConfigError: with all that the model does not have, each with its line.
     """
     known, problems = dict(zip(graph.output_names, graph.results, strict=False)), Problems()
+    own = (_LOSS,) if training.loss_scale is None else (_LOSS, *RESULTS)
     for choice in training.outputs:
         with problems.gather():
             if choice.text not in known:
                 hint, names = did_you_mean(choice.text, [*known]), ", ".join(map(repr, known))
                 raise ConfigError(f"{choice.where}: the model has no output {choice.text!r}{hint}", f"it has {names}")
-            if choice.text == _LOSS:
-                raise ConfigError(f"{choice.where}: a step gives its own loss as {_LOSS!r}", "leave it out")
+            if choice.text in own:
+                raise ConfigError(f"{choice.where}: a step gives its own {choice.text!r}", "leave it out")
     problems.settle()
     return {choice.text: known[choice.text] for choice in training.outputs}
 
@@ -299,11 +306,13 @@ def _updates(
     slopes: Sequence[Value],
     rate: Value | None,
     count: _Count,
+    scaling: Scaling,
 ) -> tuple[dict[str, Held], dict[str, Held]]:
     """The weights, and what is kept of them: by the optimizer, and the sums of gradients between two updates.
 
     Args:
         slopes: the gradients.
+        scaling: learns here whether they are finite.
     """
     optimizer, graph = training.optimizer, builder.graph
     found = [Tensor(builder, g) for g in slopes]
@@ -312,8 +321,8 @@ def _updates(
         before = [graph.new_value(g.type, f"{SUM}/{name}") for name, g in zip(held, found, strict=True)]
         found = [Tensor(builder, s) + g * (1 / training.accumulate) for s, g in zip(before, found, strict=True)]
         sums = {s.name: (s, where(count.last, 0.0, g).value) for s, g in zip(before, found, strict=True)}
-    if training.clip_norm is not None:
-        found = clipped(found, training.clip_norm)
+    scaling.judge(found, count.last)
+    found = scaling.gated(found) if training.clip_norm is None else clipped(found, training.clip_norm)
     for (name, v), gradient in zip(held.items(), found, strict=True):
         weight = Tensor(builder, v)
         given = weight.constant(float(optimizer.learning_rate)) if rate is None else Tensor(builder, rate).cast(v.dtype)
@@ -321,6 +330,8 @@ def _updates(
         kept_now = [graph.new_value(v.type, n) for n in names]
         at = At(given, count.update.cast(v.dtype), training.weight_decay)
         new, *renewed = optimizer.update(at, weight, gradient, *(Tensor(builder, s) for s in kept_now))
-        weights[name] = v, count.settle(new, v).value
-        kept |= {n: (s, count.settle(t, s).value) for n, s, t in zip(names, kept_now, renewed, strict=True)}
+        weights[name] = v, scaling.settle(count.last, new, v).value
+        kept |= {
+            n: (s, scaling.settle(count.last, t, s).value) for n, s, t in zip(names, kept_now, renewed, strict=True)
+        }
     return weights, kept | sums

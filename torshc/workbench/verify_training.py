@@ -29,6 +29,7 @@ from ..plan.partition import drop_unneeded
 from ..runtime import load
 from ..training import Training, make_training_graph, read_training
 from ..training.optimizers import Momentum
+from ..training.scaling import SKIPPED
 from .feeds import Array, make_inputs
 from .verify import SIZES, OutputCheck, Verdict
 
@@ -39,6 +40,7 @@ DIFFERENCE_RTOL = 1e-4
 # Of the largest gradient of all weights: what is smaller may be noise of f32, as of a bias before a normalisation.
 FLOOR = 1e-3
 KEPT = f"{OWN}momentum/"
+SCALES = 200  # of the loss that are tried: more halves than there are from the largest scale to the least
 
 
 def verify_training(
@@ -73,10 +75,14 @@ def verify_training(
         compile_model(path, folder / "step.tsc", options, observer, training=plain)
         with load(folder / "step.tsc", max(threads, 1)) as model:
             made = make_inputs(model.inputs, inputs, dims, seed, SIZES, model.needs)
-            loss = model.step(made.arrays)["loss"]
-            found = model.state_dict()
+            for _ in range(SCALES):
+                before = model.state_dict()
+                given = model.step(made.arrays)
+                if not given.get("skipped", False):
+                    break
+            loss, found = given["loss"], model.state_dict()
     with spending(options.budget):  # which says how long a loop is written out
-        reference = _Wide(Path(path), plain, made.arrays)
+        reference = _Wide(Path(path), plain, made.arrays, before)
         wanted, gradients = reference.gradients()
         allowed = RTOL if rtol is None else rtol
         floor = FLOOR * max((abs(g).max() for g in gradients.values()), default=0.0)
@@ -101,9 +107,10 @@ class _Wide:
 
     Args:
         feeds: the step's inputs.
+        states: of the model before its step; how many updates it has left out is taken from it, as draws depend on it.
     """
 
-    def __init__(self, path: Path, training: Training, feeds: Mapping[str, Array]) -> None:
+    def __init__(self, path: Path, training: Training, feeds: Mapping[str, Array], states: Mapping[str, Array]) -> None:
         source = widened(path)
         shapes = {v.name: feeds[v.name].shape for v in load_graph(source).inputs}
         self.graph, self.alone = (load_graph(source, shapes, {}) for _ in range(2))
@@ -111,6 +118,7 @@ class _Wide:
             make_training_graph(graph, training)
         self.feeds = {n: a.astype(np.float64) if a.dtype == np.float32 else a for n, a in feeds.items()}
         self.first = {s.name: _contents(s.first, held) for s, held, _ in self.graph.updates}
+        self.first |= {name: states[name] for name in (SKIPPED,) if name in states}
         inputs, loss = list(self.alone.inputs), self.alone.returned[0]
         self.alone.declare_states(())
         self.alone.declare_outputs([loss], ["loss"])
@@ -119,9 +127,10 @@ class _Wide:
 
     def gradients(self) -> tuple[float, dict[str, Array]]:
         """The loss, and the gradients by the weights' names."""
-        loss, *rest = run_graph(self.graph, self._given(self.graph, {}))[: len(self.graph.results)]
-        states = dict(zip((s.name for s in self.graph.states), rest, strict=True))
-        return float(loss), {s.name: states[KEPT + s.name] for s in self.graph.states if s.trained}
+        found = run_graph(self.graph, self._given(self.graph, {}))[: len(self.graph.results)]
+        kept = found[len(self.graph.returned) :]
+        states = dict(zip((s.name for s in self.graph.states), kept, strict=True))
+        return float(found[0]), {s.name: states[KEPT + s.name] for s in self.graph.states if s.trained}
 
     def off(self, name: str, g: Array, rng: np.random.Generator, floor: float) -> float:
         """How far a gradient is from what differences of the loss show along a random direction, by its norm."""

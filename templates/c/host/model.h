@@ -333,7 +333,8 @@ TORSHC_API int torshc_train(torshc_model *model, const torshc_tensor *inputs, in
                             const torshc_tensor *outputs, int32_t output_count, void *workspace, size_t bytes);
 
 /* The states: the number of steps ("torshc.step"), the seed of what they draw ("torshc.seed"), the trained weights and the
- * statistics that batches move by the model's names, and what the optimiser keeps of each weight ("torshc.momentum/NAME").
+ * statistics that batches move by the model's names, what the optimiser keeps of each weight ("torshc.momentum/NAME"), and of a
+ * scaled loss "torshc.loss_scale", "torshc.good_steps" and "torshc.skipped_steps".
  * Name and type of one, and a copy of what it holds, compact row-major. */
 TORSHC_API int32_t torshc_state_count(void);
 TORSHC_API const char *torshc_state_name(int32_t index);

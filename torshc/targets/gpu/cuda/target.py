@@ -85,7 +85,7 @@ class CudaTarget(GridTarget):
     shared_rows = True
     states = 2  # an update of more waits for memory, which the few warps of a product's kernel cannot keep busy
     precisions = frozenset(PRECISIONS)
-    step_precisions = frozenset({"f32", "tf32", "bf16"})  # f16 has no room for small gradients
+    step_precisions = frozenset({"f32", "tf32", "bf16", "f16"})
     features = GridTarget.features | {
         Feature.CACHED_ATTENTION, Feature.CHANNEL_PACKETS, Feature.CONVOLUTION_WEIGHTS, Feature.INT4_WEIGHTS,
         Feature.LONG_SUMS, Feature.RANKS, Feature.RANKS_ON_CARDS, Feature.TF32_ACTIVATIONS,
