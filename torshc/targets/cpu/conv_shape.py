@@ -166,9 +166,13 @@ def margin_of(node: Node, buffers: Buffers) -> Strided | None:
 
 
 def channels_last(
-    x: Value, size: Geometry, group: Group, storage: Mapping[Value, Storage]
+    x: Value, size: Geometry, group: Group, storage: Mapping[Value, Storage], name: str = "channels_last"
 ) -> tuple[ElementAt, list[Kernel]]:
-    """The input with channels innermost: as it lies, or a copy and the kernel that makes it."""
+    """The input with channels innermost: as it lies, or a copy and the kernel that makes it.
+
+    Args:
+        name: of the copy; those of a group's operands have different ones.
+    """
 
     def at(n: Expr, c: Expr, *spatial: Expr) -> Expr:
         return load(x, size.index(n, c, *spatial), x.dtype)
@@ -178,7 +182,7 @@ def channels_last(
     found = strided_operand(Buffers(storage).resolve(at(n, c, *spatial)), [axes[-1]])
     if found is not None and (as_int(found.steps[0]) == 1 or c.op == "const"):
         return lambda buffers, n, c, *spatial: buffers.resolve(at(n, c, *spatial)), []
-    to = Temporary("channels_last", group.id, x.type.nbytes)
+    to = Temporary(name, group.id, x.type.nbytes)
 
     def copied(buffers: Buffers, n: Expr, c: Expr, *spatial: Expr) -> Expr:
         place = n

@@ -118,8 +118,9 @@ def lower_conv_weights(group: Group, storage: Mapping[Value, Storage], machine: 
     if not has_weights_kernel(node) or any(is_empty(v) for v in node.operands):
         return lower_generic(group, storage)
     size, buffers, operands, before = _geometry(node, node.op), Buffers(storage), list[Strided](), list[Kernel]()
-    for value, shape in zip(node.operands, (size, replace(size, ih=size.oh, iw=size.ow)), strict=True):
-        element, copies = channels_last(value, shape, group, storage)
+    shapes = {"data": size, "gradient": replace(size, ih=size.oh, iw=size.ow)}
+    for value, (name, shape) in zip(node.operands, shapes.items(), strict=True):
+        element, copies = channels_last(value, shape, group, storage, f"channels_last of {name}")
         operands.append(source_strides(element, shape, buffers))
         before += copies
     size, lanes = _flatten_image(size, *operands), machine.lanes
