@@ -185,6 +185,10 @@ CASES = {
         [node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"x": (1, 32, 28, 28)}, "(transpose) winograd (transpose)",
         slack=10_000, w=(32, 32, 3, 3),
     ),
+    "winograd_wide": case(
+        [node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"x": (1, 32, 13, 13)},
+        "(transpose) winograd_inputs gemm winograd_outputs (transpose)", slack=10_000, w=(192, 32, 3, 3),
+    ),
     "attention": case(ATTENTION, {"q": (2, 9, 16), "k": (2, 33, 16), "v": (2, 33, 8)}, "attention", "attention"),
     "attention_amx": case(
         ATTENTION, {"q": (2, 9, 16), "k": (2, 33, 16), "v": (2, 33, 8)}, "(map) (map) (map) attention_bf16_amx",

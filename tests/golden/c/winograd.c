@@ -1,8 +1,8 @@
 /* 3x3 convolution of stride 1 by Winograd's F(4x4, 3x3): 36 products for 16 outputs instead of 144 (Lavin and Gray
- * 2015, arXiv:1509.09308), at the points 0, 5/8, 3/2, as many below 0, and infinity.  A task takes a block of
- * 4x4 output tiles through all three steps, so that the transformed values stay in L2.  Weights: [36][panel of
+ * 2015, arXiv:1509.09308), at the points 0, 5/8, 3/2, as many below 0, and infinity.  A block of
+ * 4x4 output tiles goes through all three steps, so that the transformed values stay in L2.  Weights: [36][panel of
  * T_NR channels][IC][T_NR], already transformed; and [panel][9][IC][T_NR] as they are, for tiles with inputs that are
- * not finite, or so large that a transform might overflow.  Task: a block of tiles by a block of channels. */
+ * not finite, or so large that a transform might overflow.  Task: a strip of tiles. */
 #define T_MR 8
 #define T_NV 2
 #define T_FEW_TYPES
@@ -13,6 +13,8 @@ struct call {
     void *const *buf;
 };
 
+#define PANELS 1
+#define PANEL_BLOCK 4 /* panels that are multiplied before they are transformed back */
 #define OH 28
 #define OW 28
 #define OC 32
@@ -21,21 +23,18 @@ struct call {
 #define IC 32
 #define TILES_H ((OH + 3) / 4)
 #define TILES_W ((OW + 3) / 4)
-#define PANELS 1
-#define PANEL_BLOCK 4 /* panels that are multiplied before they are transformed back */
-#define WIDE (PANEL_BLOCK * T_NR)
 #define V_STEP 432 /* elements from a point to the next, of transformed inputs and of sums */
 #define SUM_STEP 1680
-#define LARGEST 0x1p100f /* sum of squares of a tile's inputs up to which transforms are safe */
 
-/* Stores one vector of pixel m from channel n on. */
-T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
-    (void)m, (void)n;
-    const int64_t w0 = m;
-    float *b3 = c->buf[3];
-    (void)c, (void)count;
-    t_store_f32(b3 + n + 32 * w0, acc);
+/* Output tile t of all images: its image, and its first row and column. */
+struct place {
+    int64_t n, h, w;
+};
+T_FN struct place place_of(int64_t tile) {
+    return (struct place){tile / (TILES_H * TILES_W), tile / TILES_W % TILES_H * 4, tile % TILES_W * 4};
 }
+
+#define LARGEST 0x1p100f /* sum of squares of a tile's inputs up to which transforms are safe */
 
 /* One line of B' d: at 0, at each pair of points, and at infinity. */
 T_FN void forward(const f32v *d, f32v *out, int64_t out_step) {
@@ -49,24 +48,6 @@ T_FN void forward(const f32v *d, f32v *out, int64_t out_step) {
     out[3 * out_step] = even1 + odd1;
     out[4 * out_step] = even1 - odd1;
     out[5 * out_step] = 0.87890625f * d[1] - 2.640625f * d[3] + d[5];
-}
-
-/* One line of A' m: sums of powers of the points. */
-T_FN void backward(const f32v *m, f32v *out, int64_t out_step) {
-    const f32v s0 = m[1] + m[2], d0 = m[1] - m[2];
-    const f32v s1 = m[3] + m[4], d1 = m[3] - m[4];
-    out[0] = m[0] + s0 + s1;
-    out[out_step] = 0.625f * d0 + 1.5f * d1;
-    out[2 * out_step] = 0.390625f * s0 + 2.25f * s1;
-    out[3 * out_step] = m[5] + 0.244140625f * d0 + 3.375f * d1;
-}
-
-/* Output tile t of all images: its image, and its first row and column. */
-struct place {
-    int64_t n, h, w;
-};
-T_FN struct place place_of(int64_t tile) {
-    return (struct place){tile / (TILES_H * TILES_W), tile / TILES_W % TILES_H * 4, tile % TILES_W * 4};
 }
 
 /* The transformed input of a tile: one vector of channels at each point of v; what is outside of rows `top` to `bottom`
@@ -108,6 +89,27 @@ static int transform_in(const float *x, float *v, int64_t tile) {
         }
     }
     return !t_hall_bool((i32v)(squares <= LARGEST));
+}
+
+#define WIDE 128 /* elements from the sums of a tile to those of the next */
+
+/* Stores one vector of pixel m from channel n on. */
+T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
+    (void)m, (void)n;
+    const int64_t w0 = m;
+    float *b3 = c->buf[3];
+    (void)c, (void)count;
+    t_store_f32(b3 + n + 32 * w0, acc);
+}
+
+/* One line of A' m: sums of powers of the points. */
+T_FN void backward(const f32v *m, f32v *out, int64_t out_step) {
+    const f32v s0 = m[1] + m[2], d0 = m[1] - m[2];
+    const f32v s1 = m[3] + m[4], d1 = m[3] - m[4];
+    out[0] = m[0] + s0 + s1;
+    out[out_step] = 0.625f * d0 + 1.5f * d1;
+    out[2 * out_step] = 0.390625f * s0 + 2.25f * s1;
+    out[3 * out_step] = m[5] + 0.244140625f * d0 + 3.375f * d1;
 }
 
 /* The outputs of a tile, for `channels` channels from n0 on, from sums[36][SUM_STEP]. */
@@ -189,27 +191,30 @@ static void products(const float *v, const float *weights, float *out, int64_t t
     }
 }
 
-void kf8ff30627fe4(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
-    struct call at = {.buf = buf}, *c = &at;
-    (void)dim;
-    const float *x = (const float *)buf[0];
-    float *v = scratch, *sums = v + 36 * V_STEP;
+/* All steps of the tiles from t0 up to t1. */
+static void block(const struct call *c, const float *x, float *v, int64_t t0, int64_t t1) {
+    void *const *buf = c->buf;
+    float *sums = v + 36 * V_STEP;
     uint8_t *odd = (uint8_t *)(sums + 36 * SUM_STEP);
-    for (int64_t task = begin; task < end; task++) {
-        const int64_t tb = task % 4, nb = task / 4;
-        const int64_t t0 = t_cut(49, 4, tb), t1 = t_cut(49, 4, tb + 1);
-        const int64_t p1 = t_cut(PANELS, 1, nb + 1);
-        for (int64_t t = t0; t < t1; t++) odd[t - t0] = transform_in(x, v + (t - t0) * IC, t);
-        for (int64_t p = t_cut(PANELS, 1, nb); p < p1; p += PANEL_BLOCK) {
-            const int64_t last = t_imin(p1, p + PANEL_BLOCK), channels = t_imin(OC, last * T_NR) - p * T_NR;
-            products(v, buf[1], sums, t1 - t0, p, last);
-            for (int64_t t = t0; t < t1; t++) {
-                if (odd[t - t0]) {
-                    sum_plainly(c, x, buf[2], t, p * T_NR, channels);
-                } else {
-                    transform_out(c, sums + (t - t0) * WIDE, t, p * T_NR, channels);
-                }
+    for (int64_t t = t0; t < t1; t++) odd[t - t0] = transform_in(x, v + (t - t0) * IC, t);
+    for (int64_t p = 0; p < PANELS; p += PANEL_BLOCK) {
+        const int64_t last = t_imin(PANELS, p + PANEL_BLOCK), channels = t_imin(OC, last * T_NR) - p * T_NR;
+        products(v, buf[1], sums, t1 - t0, p, last);
+        for (int64_t t = t0; t < t1; t++) {
+            if (odd[t - t0]) {
+                sum_plainly(c, x, buf[2], t, p * T_NR, channels);
+            } else {
+                transform_out(c, sums + (t - t0) * WIDE, t, p * T_NR, channels);
             }
         }
     }
+}
+
+void kdbdb06f6ca18(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    struct call at = {.buf = buf}, *c = &at;
+    (void)dim;
+    const float *x = (const float *)buf[0];
+    const int64_t t0 = t_cut(49, 6, begin), t1 = t_cut(49, 6, end);
+    const int64_t blocks = (t1 - t0 + 12) / 13;
+    for (int64_t i = 0; i < blocks; i++) block(c, x, scratch, t0 + t_cut(t1 - t0, blocks, i), t0 + t_cut(t1 - t0, blocks, i + 1));
 }

@@ -219,10 +219,12 @@ def test_many_weights(compiler: str) -> None:
 
 WINOGRAD = [
     Case((1, 16, 14, 14), (24, 16, 3, 3), "winograd", pads=(1, 1, 1, 1), residual=True),
-    Case((2, 8, 17, 23), (40, 8, 3, 3), "winograd", pads=(0, 2, 1, 0), activation="Tanh"),
+    Case((2, 16, 17, 23), (40, 16, 3, 3), "winograd", pads=(0, 2, 1, 0), activation="Tanh"),
     Case((1, 8, 60, 60), (136, 8, 3, 3), "winograd", pads=(1, 1, 1, 1), out=None),
     Case((1, 64, 15, 15), (72, 64, 3, 3), "winograd", pads=(1, 1, 1, 1)),  # tiles ask memory for weights
-    Case((1, 8, 20, 20), (8, 8, 3, 3), "map winograd", layout=None),
+    Case((1, 128, 15, 13), (136, 128, 3, 3), "winograd_inputs gemm winograd_outputs", pads=(1, 1, 1, 1), residual=True),
+    Case((2, 128, 9, 9), (136, 128, 3, 3), "map winograd_inputs gemm winograd_outputs", layout=None, activation="Tanh"),
+    Case((1, 16, 20, 20), (16, 16, 3, 3), "map winograd", layout=None),
     Case((1, 16, 1, 1), (24, 16, 3, 3), "conv", pads=(1, 1, 1, 1)),
     Case((1, 16, 14, 14), (24, 16, 3, 3), "conv", (2, 2), (1, 1, 1, 1)),
     Case((1, 12, 14, 14), (24, 12, 3, 3), "conv", pads=(1, 1, 1, 1)),

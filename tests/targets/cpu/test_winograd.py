@@ -7,7 +7,7 @@ import pytest
 
 from torshc.expr import const
 from torshc.kernels.machine import Machine
-from torshc.targets.cpu.winograd import FORMS, Form, WinogradKernel
+from torshc.targets.cpu.winograd import FORMS, Form, ResultsKernel, WinogradKernel
 
 from ...support.kernels import Maker, random
 from ...support.run_kernel import Array, Program, compilers, kind_of, native_lanes
@@ -15,6 +15,7 @@ from ...support.run_kernel import Array, Program, compilers, kind_of, native_lan
 LAST = (0, 2, 3, 1)
 UNIT = 2.0**-24
 ALL = 1_000_000  # roundings with which every form is allowed
+WIDE = 400  # filters of 16 channels that no cache of a core holds, transformed for F(4)
 
 
 def program(
@@ -72,8 +73,8 @@ def test_errors_over_channels_are_at_most_what_is_stated(slack: int, positive: b
         x = random(rng, (1, channels, 16, 16))
         x = np.maximum(x, 0) if positive else x
         made = program(channels, filters, 16, slack)
-        (kernel,) = made.kernels
-        if not isinstance(kernel, WinogradKernel):
+        kernel = made.kernels[-1]
+        if not isinstance(kernel, ResultsKernel):
             assert native_lanes() < 8
             return
         assert kernel.form is FORMS[slack == ALL]
@@ -85,11 +86,12 @@ def test_errors_over_channels_are_at_most_what_is_stated(slack: int, positive: b
         assert np.abs(off).max() <= 8.2 / 4.8 * stated * np.abs(expected).max()
 
 
+@pytest.mark.parametrize("count", [16, WIDE], ids=["one kernel", "three"])
 @pytest.mark.parametrize("compiler", compilers())
-def test_what_is_not_finite_stays_where_it_is(compiler: str) -> None:
+def test_what_is_not_finite_stays_where_it_is(count: int, compiler: str) -> None:
     """Transforms would spread infinities over a tile as NaN, and make them of numbers that are large."""
     rng = np.random.default_rng(7)
-    filters, x = random(rng, (16, 16, 3, 3)), random(rng, (1, 16, 19, 19))
+    filters, x = random(rng, (count, 16, 3, 3)), random(rng, (1, 16, 19, 19))
     filters[3, 2] = 0
     x[0, 2, 5, 6], x[0, 1, 9, 12], x[0, 4, 18, 18], x[0, 5, 14, 2] = np.inf, np.nan, -np.inf, 3e38
     filters[:, 5] /= 64
@@ -114,6 +116,38 @@ def test_an_images_bits_do_not_depend_on_its_place() -> None:
             np.testing.assert_array_equal(each, together[0])
         # Fusing leaves out roundings of 2^-24 of a term; some 36 behind each other come to 2e-6 of the largest.
         np.testing.assert_allclose(together[0], alone[0], rtol=0, atol=2e-6 * np.abs(alone).max())
+
+
+@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize(("channels", "count", "size"), [(16, 24, 45), (16, WIDE, 19), (64, 144, 26)])
+def test_bits_do_not_depend_on_how_tasks_are_shared(channels: int, count: int, size: int, compiler: str) -> None:
+    """One thread gets all tasks of a kernel together, several get some of them each."""
+    rng = np.random.default_rng(11)
+    filters, x = random(rng, (count, channels, 3, 3)), random(rng, (1, channels, size, size))
+    for slack in (0, ALL):
+        made = program(channels, filters, size, slack, compiler=compiler)
+        made.run(x)
+        alone = made.read(made.graph.results[0])
+        assert len(made.launches) == 1 or [k.kind for k in made.kernels][::2] == ["winograd_inputs", "winograd_outputs"]
+        for parts in (1, 2, 3, 5):
+            for launch in made.launches:
+                assert launch.tasks > 1
+                for cut in range(parts):
+                    launch.run(launch.tasks * cut // parts, launch.tasks * (cut + 1) // parts)
+            np.testing.assert_array_equal(made.read(made.graph.results[0]), alone)
+
+
+@pytest.mark.skipif(native_lanes() < 8, reason="plain sums are faster")
+def test_layers_of_many_weights_and_few_tiles_have_tasks_for_many_threads() -> None:
+    """Of ResNet-50: blocks of tiles, of which there are one or two, read all weights each."""
+    rng = np.random.default_rng(13)
+    for channels, size in ((128, 28), (256, 14)):
+        made = program(channels, random(rng, (channels, channels, 3, 3)), size, ALL)
+        assert [k.kind for k in made.kernels] == ["winograd_inputs", "gemm", "winograd_outputs"]
+        assert min(launch.tasks for launch in made.launches) >= 16
+    few = program(128, random(rng, (32, 128, 3, 3)), 14, ALL)  # of DenseNet: every core has its weights
+    (kernel,) = few.kernels
+    assert isinstance(kernel, WinogradKernel) and kernel.t_blocks == 1 and kernel.strips == 2
 
 
 def test_weights_that_a_transform_may_overflow_are_summed_plainly() -> None:

@@ -204,7 +204,7 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
     if planar and (fewer := choose_winograd(size, w, machine)) is not None:
         tile = fewer.choose_tile(machine, size)
         packed = pack_weights(w, size, plain_phases(size), tile, False)
-        return [*before, lower_winograd(group, node, size, fewer, packed, tile, element, storage, machine)]
+        return [*before, *lower_winograd(group, node, size, fewer, packed, tile, element, storage, machine)]
     made = _as_product(group, node, size, element, storage, machine) if single else None
     if made is not None:
         return [*before, *made]

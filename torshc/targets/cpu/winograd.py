@@ -24,23 +24,25 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import Expr, as_int, axis, const
+from ...expr import F32, U8, Expr, acc, as_int, axis, const
 from ...graph import Node, Value
-from ...kernels.base import Packed
+from ...kernels.base import Kernel, Packed, Store, Temporary
 from ...kernels.heavy import HeavyKernel, Strided, accumulated, add_buffer, epilogue_flops, finish, join_stores, traffic
 from ...kernels.machine import Machine
 from ...kernels.nest import Buffers
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .conv_shape import ElementAt, Geometry, bias_of, source_strides
+from .gemm import GemmKernel
 from .pack import panels
-from .tiles import Tile, choose_tile, come_from_far
+from .tiles import Blocks, Tile, choose_tile, come_from_far
 
 Array = np.ndarray[Any, Any]
 Row = tuple[Fraction, ...]
 TRANSFORMING = 12  # channels whose sums have as many rounding errors as transforms themselves
 CACHE = 768 << 10  # bytes of transformed values that stay in L2
-TILES_LOW, TILES_HIGH = 12, 96  # tiles a task: weights are read again for each task
+TILES_LOW, TILES_HIGH = 12, 96  # tiles a block: weights are read again for each
+FEW_BLOCKS = 8  # fewer leave threads without work
 PANEL_BLOCK = 4  # panels that are multiplied before they are transformed back
 LARGEST = 2.0**40  # of weights, so that what they make of inputs up to 2^50 has no overflow
 PLAIN_CYCLES = 0.55  # of a fused multiply-add of vectors
@@ -151,36 +153,72 @@ FORMS = (Form((Fraction(1),)), Form((Fraction(5, 8), Fraction(3, 2))))
 
 
 @dataclass(frozen=True)
-class WinogradKernel(HeavyKernel):
-    """A task takes a block of output tiles through all steps, so that transformed values stay in L2.
+class TilesKernel(HeavyKernel):
+    """What kernels over tiles of outputs have in common.
+
+    Attributes:
+        size: sizes of the convolution; channels are multiples of the lanes.
+        form: how many outputs a tile has.
+        x: the input, stepping along images, rows and pixels.
+        tile: register tile of the products, whose rows are output tiles.
+    """
+
+    size: Geometry
+    form: Form
+    x: Strided
+    tile: Tile
+
+    @property
+    def tiles(self) -> int:
+        """Output tiles of all images."""
+        return self.form.tiles(self.size)
+
+    @property
+    def block(self) -> int:
+        """Tiles whose transformed values lie beside each other."""
+        return self.tiles
+
+    @property
+    def wide(self) -> int:
+        """Channels of a tile's sums."""
+        return -(-self.size.oc // self.tile.columns) * self.tile.columns
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """Elements from one point to the next, of transformed inputs and of sums; no power of two, so that the points
+        of a tile lie in different sets of the caches."""
+        return self.block * self.size.ic + 16, self.block * self.wide + 16
+
+
+@dataclass(frozen=True)
+class InputsKernel(TilesKernel):
+    """Inputs of all tiles, transformed. A task is a tile.
+
+    Attributes:
+        v: buffer of the transformed inputs, [point][tile][ic].
+        odd: buffer of bytes that say whether a tile's outputs have to be plain sums.
+    """
+
+    kind: ClassVar[str] = "winograd_inputs"
+    template: ClassVar[str] = "winograd_inputs.c.j2"
+
+    v: int
+    odd: int
+
+
+@dataclass(frozen=True)
+class ResultsKernel(TilesKernel):
+    """What kernels that transform sums back have in common.
 
     Attributes:
         pixels: output axes of the epilogue, neighbours joined.
         channel: axis of the output channels.
-        size: sizes of the convolution; channels are multiples of the lanes.
-        form: how many outputs a tile has.
-        x: the input, stepping along images, rows and pixels.
-        w: buffer of the transformed weights, [point][panel][ic][columns].
         plain: buffer of the weights as they are, [panel][tap][ic][columns], for tiles with inputs that are not finite.
-        tile: its rows are output tiles.
-        t_blocks, n_blocks: blocks of output tiles and of channels.
-        panel_block: panels that are multiplied before they are transformed back.
     """
-
-    kind: ClassVar[str] = "winograd"
-    template: ClassVar[str] = "winograd.c.j2"
 
     pixels: tuple[Expr, ...]
     channel: Expr
-    size: Geometry
-    form: Form
-    x: Strided
-    w: int
     plain: int
-    tile: Tile
-    t_blocks: int
-    n_blocks: int
-    panel_block: int
 
     @property
     def approximation(self) -> str:
@@ -192,31 +230,57 @@ class WinogradKernel(HeavyKernel):
         """See :meth:`Form.roundings`."""
         return self.form.roundings(self.size.ic)
 
+
+@dataclass(frozen=True)
+class OutputsKernel(ResultsKernel):
+    """Outputs of all tiles, from their sums. A task is a tile.
+
+    Attributes:
+        products: buffer of the sums, [point][tile][panel][columns].
+        odd: as of :class:`InputsKernel`.
+    """
+
+    kind: ClassVar[str] = "winograd_outputs"
+    template: ClassVar[str] = "winograd_outputs.c.j2"
+
+    products: int
+    odd: int
+
+
+@dataclass(frozen=True)
+class WinogradKernel(ResultsKernel):
+    """All three steps. Tasks are strips of tiles; those that a thread gets together are cut into blocks, each of which
+    goes through all steps, so that transformed values stay in L2.
+
+    Attributes:
+        w: buffer of the transformed weights, [point][panel][ic][columns].
+        t_blocks: blocks that all tiles are cut into where one thread has all strips.
+        strips: the fewest tiles that are a task are those of a strip.
+        panel_block: panels that are multiplied before they are transformed back.
+    """
+
+    kind: ClassVar[str] = "winograd"
+    template: ClassVar[str] = "winograd.c.j2"
+
+    w: int
+    t_blocks: int
+    strips: int
+    panel_block: int
+
     @property
     def fetches(self) -> bool:
         """Whether tiles ask memory for the panels that come next."""
         return come_from_far(self.buffers[self.w])
 
     @property
-    def tiles(self) -> int:
-        """Output tiles of all images."""
-        return self.form.tiles(self.size)
-
-    @property
     def block(self) -> int:
-        """The most tiles of a task."""
+        """The most tiles that go through all steps together."""
         return -(-self.tiles // self.t_blocks)
 
     @property
     def wide(self) -> int:
         """Channels that are multiplied before they are transformed back."""
         return self.panel_block * self.tile.columns
-
-    @property
-    def steps(self) -> tuple[int, int]:
-        """Elements from one point to the next, of transformed inputs and of sums; no power of two, so that the points
-        of a tile lie in different sets of the caches."""
-        return self.block * self.size.ic + 16, self.block * self.wide + 16
 
     @property
     def scratch(self) -> Expr:
@@ -267,56 +331,127 @@ def lower_winograd(
     element: ElementAt,
     storage: Mapping[Value, Storage],
     machine: Machine,
-) -> WinogradKernel:
-    """The kernel of a convolution that a form was chosen for; `plain`: its weights in panels of the tile."""
+) -> list[Kernel]:
+    """The kernels of a convolution that a form was chosen for; `plain`: its weights in panels of the tile.
+
+    One kernel where blocks of tiles are enough tasks. Where they are few, since no cache holds the weights that each
+    block reads again, three kernels: each weight is read once, whatever the number of threads.
+    """
+    weights = _pack(node.operands[1], size, form, tile)
+    t_blocks = _blocks(form, size, tile)
     buffers = Buffers(storage)
-    x = source_strides(element, size, buffers)
-    w = add_buffer(buffers, _pack(node.operands[1], size, form, tile))
+    shared: dict[str, Any] = {
+        "size": size, "form": form, "x": source_strides(element, size, buffers), "tile": tile
+    }  # fmt: skip
+    if t_blocks >= FEW_BLOCKS or weights.nbytes <= CACHE:
+        w = add_buffer(buffers, weights)
+        more = {
+            "w": w,
+            "t_blocks": t_blocks,
+            "strips": max(t_blocks, _strips(form, size, tile)),
+            "panel_block": PANEL_BLOCK,
+        }
+        return [_with_results(WinogradKernel, group, node, plain, buffers, more["strips"], shared | more)]
+    tiles, points = form.tiles(size), form.points**2
+    made = InputsKernel(
+        buffers=(), tasks=const(tiles), flops=const(0), nbytes=const(0), stores=(), v=0, odd=0, **shared
+    )
+    v, sums = (
+        Temporary(n, group.id, const(4 * points * step)) for n, step in zip(("inputs", "sums"), made.steps, strict=True)
+    )
+    odd = Temporary("odd", group.id, const(tiles))
+    inputs = replace(made, v=add_buffer(buffers, v, written=True), odd=add_buffer(buffers, odd, written=True, dtype=U8))
+    nbytes = v.nbytes + node.operands[0].type.nbytes
+    inputs = replace(inputs, buffers=tuple(buffers.list), nbytes=nbytes)
+    products = _products(made, weights, v, sums, storage, node.op.flops(node))
+    buffers = Buffers(storage)
+    shared["x"] = source_strides(element, size, buffers)
+    more = {"products": add_buffer(buffers, sums), "odd": add_buffer(buffers, odd, dtype=U8)}
+    outputs = _with_results(OutputsKernel, group, node, plain, buffers, tiles, shared | more)
+    return [inputs, products, outputs]
+
+
+def _with_results(
+    kind: type[ResultsKernel],
+    group: Group,
+    node: Node,
+    plain: Packed,
+    buffers: Buffers,
+    tasks: int,
+    fields: dict[str, Any],
+) -> ResultsKernel:
+    """A kernel with the epilogue of the group."""
+    size = fields["size"]
     raw = add_buffer(buffers, plain)
     channel = axis("c", size.oc)
     named = [axis(n, e) for n, e in (("n", size.images), ("h", size.oh), ("w", size.ow))]
     n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in named)
     stores = finish(group, node, accumulated(group, bias_of(node), channel), size.index(n, channel, h, v), buffers)
     pixels, stores = join_stores([a for a in (n, h, v) if a.op == "axis"], stores)
-    groups = -(-size.oc // (PANEL_BLOCK * tile.columns))
-    t_blocks = _blocks(form, size, groups, tile)
-    n_blocks = min(max(1, -(-2 * machine.threads // t_blocks)), groups)
-    return WinogradKernel(
+    whole = kind is WinogradKernel
+    return kind(
         buffers=tuple(buffers.list),
-        tasks=const(t_blocks * n_blocks),
-        flops=node.op.flops(node) + epilogue_flops(stores, node.output.type.size),
+        tasks=const(tasks),
+        flops=(node.op.flops(node) if whole else const(0)) + epilogue_flops(stores, node.output.type.size),
         nbytes=traffic(buffers.list, group.outputs),
         stores=tuple(stores),
         pixels=tuple(pixels),
         channel=channel,
-        size=size,
-        form=form,
-        x=x,
-        w=w,
         plain=raw,
-        tile=tile,
-        t_blocks=t_blocks,
-        n_blocks=n_blocks,
-        panel_block=PANEL_BLOCK,
+        **fields,
     )
 
 
-def _blocks(form: Form, size: Geometry, groups: int, tile: Tile) -> int:
-    """Blocks of tiles with which the fewest bytes come from beyond L2.
+def _products(
+    made: TilesKernel, weights: Packed, v: Temporary, sums: Temporary, storage: Mapping[Value, Storage], flops: Expr
+) -> GemmKernel:
+    """The products of all points, matrices of a batch. A task is a point's panel, by some of the tiles."""
+    size, tile, points, (v_step, sum_step) = made.size, made.tile, made.form.points**2, made.steps
+    buffers = Buffers(storage)
+    a, b = add_buffer(buffers, v), add_buffer(buffers, weights)
+    to = add_buffer(buffers, sums, written=True)
+    point, m, n = axis("p", points), axis("m", made.tiles), axis("c", size.oc)
+    panels = made.wide // tile.columns
+    blocks = Blocks(const(-(-made.tiles // TILES_HIGH)), const(panels))
+    return GemmKernel(
+        buffers=tuple(buffers.list),
+        tasks=points * blocks.m * blocks.n,
+        flops=flops,
+        nbytes=v.nbytes + weights.nbytes + sums.nbytes,
+        stores=(Store(to, point * sum_step + m * made.wide + n, acc("acc", F32)),),
+        batch=(point,),
+        m=m,
+        n=n,
+        k=const(size.ic),
+        a=Strided(a, point * v_step, (const(size.ic),)),
+        b=Strided(b, point * (panels * size.ic * tile.columns), ()),
+        tile=tile,
+        blocks=blocks,
+        k_blocks=1,
+    )
+
+
+def _blocks(form: Form, size: Geometry, tile: Tile) -> int:
+    """Blocks of tiles with which the fewest bytes come from beyond L2, where one thread has all.
 
     Weights come once a block, the transformed input once for each group of panels that is multiplied at a time.
     """
-    count, points = form.tiles(size), form.points**2
+    count, points, wide = form.tiles(size), form.points**2, PANEL_BLOCK * tile.columns
     weights = 4 * points * size.ic * size.oc
 
     def far(blocks: int) -> int:
         block = -(-count // blocks)
-        held = 4 * points * block * (size.ic + min(size.oc, PANEL_BLOCK * tile.columns))
-        inputs = 4 * points * count * size.ic * groups if held > CACHE else 0
+        held = 4 * points * block * (size.ic + min(size.oc, wide))
+        inputs = 4 * points * count * size.ic * -(-size.oc // wide) if held > CACHE else 0
         return weights * blocks * (weights > CACHE) + inputs
 
     least, most = -(-count // TILES_HIGH), max(1, count // TILES_LOW)
     return min(range(least, max(least, most) + 1), key=lambda b: (far(b), -b))
+
+
+def _strips(form: Form, size: Geometry, tile: Tile) -> int:
+    """Strips of tiles that fill the rows of register tiles, where a core's cache holds the weights."""
+    return form.tiles(size) // tile.rows if 4 * form.points**2 * size.ic * size.oc <= CACHE else 1
 
 
 def _pack(w: Value, size: Geometry, form: Form, tile: Tile) -> Packed:
