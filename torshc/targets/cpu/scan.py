@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import Expr, ceil_div, const, max_of, min_of, product
+from ...expr import Expr, ceil_div, const, load, max_of, min_of, product, substitute
 from ...graph import Value
 from ...kernels.base import Kernel
 from ...kernels.heavy import HeavyKernel, epilogue_flops, is_empty, traffic
@@ -62,8 +62,20 @@ class ScanKernel(HeavyKernel):
         return self.across and self.total.combine == "mul" and self.total.term.dtype.is_float
 
     @property
+    def previous(self) -> Expr | None:
+        """The sum so far, where it is the result before; None where results are other values, or of another type."""
+        if self.across or self.exclusive or len(self.stores) != 1 or self.stores[0].value is not self.total.result:
+            return None
+        (store,), step = self.stores, 1 if self.reverse else -1
+        if self.buffers[store.buffer].dtype is not self.total.term.dtype:
+            return None
+        return load(store.buffer, (substitute(store.offset, {self.time: self.time + step}),), self.total.term.dtype)
+
+    @property
     def scratch(self) -> Expr:
-        return const(0 if self.across else self.most * self.chunk * self.total.term.dtype.size)
+        return const(
+            0 if self.across or self.previous is not None else self.most * self.chunk * self.total.term.dtype.size
+        )
 
 
 @CpuTarget.lowers("scan")
