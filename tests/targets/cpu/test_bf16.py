@@ -340,6 +340,21 @@ def test_weights_that_are_read_once(image: bool, monkeypatch: pytest.MonkeyPatch
         kernel = made.kernels[-1]
         assert isinstance(kernel, AmxKernel) and kernel.rows_first == rows_first
         found.append(made.run(left)[0])
+        monkeypatch.setattr("torshc.targets.cpu.bf16.FEW_BYTES", 0)
+    np.testing.assert_array_equal(*found)
+
+
+def test_many_results_are_written_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More columns than terms: the first rows wait for all weights, as far as these stay in L2."""
+    monkeypatch.setattr("torshc.targets.cpu.bf16.FEW_BYTES", 0)
+    found = []
+    left, right = halves(3, 70, 64), halves(4, 64, 160)
+    for rows_first in (True, False):
+        m = Maker()
+        made = program(m.output(product(m, m.input(*left.shape, dtype=BF16), right)), AmxKernel)
+        kernel = made.kernels[-1]
+        assert isinstance(kernel, AmxKernel) and kernel.rows_first == rows_first
+        found.append(made.run(left)[0])
         monkeypatch.setattr("torshc.targets.cpu.bf16.STAY_BYTES", 0)
     np.testing.assert_array_equal(*found)
 

@@ -20,6 +20,7 @@ MOST_ROWS = 384  # of a block
 GROUP_BYTES = 512 * 1024  # of weights of a group of columns, of which L2 holds two
 STEP_WORDS = (16, 14, 12)  # words of two k that one of several equal steps takes, the best first
 STAY_BYTES = 768 * 1024  # of weights that stay in L2 beside the rows that they are multiplied with
+FEW_BYTES = 160 * 1024  # of weights that L2 gets before the first tile of rows is done
 
 
 @dataclass(frozen=True)
@@ -119,9 +120,14 @@ class AmxKernel(Bf16GemmKernel):
 
     @property
     def rows_first(self) -> bool:
-        """Whether all columns of a tile of rows are done before the next rows."""
-        size = as_int(self.k * self.n.args[0])
-        return size is not None and size * self.packed <= STAY_BYTES
+        """Whether all columns of a tile of rows are done before the next rows.
+
+        The first tile then waits for all weights, which pays where there are few, or more results than operands.
+        """
+        depth, columns = as_int(self.k), as_int(self.n.args[0])
+        if depth is None or columns is None:
+            return False
+        return depth * columns * self.packed <= (STAY_BYTES if columns >= depth else FEW_BYTES)
 
     @property
     def long_groups(self) -> bool:
