@@ -161,7 +161,7 @@ T_FN void exponentiate(struct workspace *w, const struct block *s, const struct 
 static void compute_weights(struct workspace *w, const struct block *s, const struct panel *q) {
     for (int i = 0; i < s->count; i += 32)
     t_bf16_tile(s->count - i, q->count, DEEP / 32, t_bf16_packed(w->keys + i * DEEP, DEEP),
-        (struct t_bf16_panels){q->queries, DEEP * 8, q->queries, 0, 0}, w->scores + i * T_NR);
+        (struct t_bf16_panels){q->queries, DEEP * 8, q->queries, 0, 0, 0}, w->scores + i * T_NR);
     for (int v = 0; v < q->count; v += LANES) exponentiate(w, s, q, v, scores_of(w, s, q, v));
 }
 
@@ -178,7 +178,7 @@ static void weigh_values(const struct call *c, struct workspace *w, const struct
     for (int col = 0; col < WIDTH; col += 32) {
         const int columns = WIDE - col < 32 ? WIDE - col : 32;
         t_bf16_tile(columns, q->count, steps, t_bf16_packed(w->values + col * KEYS, KEYS),
-            (struct t_bf16_panels){w->weights, KEYS * 8, w->weights, 0, 0}, w->block);
+            (struct t_bf16_panels){w->weights, KEYS * 8, w->weights, 0, 0, 0}, w->block);
         for (int j = 0; j < columns; j++)
         for (int v = 0; v < q->count; v += LANES) {
             float *sums = q->sums + (col + j) * T_NR + v, *block = w->block + j * T_NR + v;
@@ -243,7 +243,7 @@ static void run(const struct call *c, struct workspace *w, const uint16_t *q, co
 }
 
 /* ---- tasks ---- */
-void k4c9124322371(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kf61cbd50dbfc(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t queries = 9, panels = (queries + T_NR - 1) / T_NR;

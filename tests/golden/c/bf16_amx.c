@@ -107,7 +107,7 @@ static void copy(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
 }
 
 /* ---- tasks ---- */
-void k3d15231fc262(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k15187fcc89ae(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0], .s1 = dim[1]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 31) / 32), t_imax(1, ((c->s0 + 192) / 384))), n_blocks = c->s1;
     int64_t copied = -1; /* block of rows whose last scratch holds */
@@ -120,14 +120,14 @@ void k3d15231fc262(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t p0 = t_cut(GROUPS, n_blocks, nb), p1 = t_cut(GROUPS, n_blocks, nb + 1);
         const uint16_t *a = buf[0];
         const uint32_t *b = buf[1];
-        if (task == begin) t_bf16_ahead(&(struct t_bf16_panels){NULL, PANEL, b + p0 * 2 * PANEL, 0, PANEL / 16 << 16}, 1);
+        if (task == begin) t_bf16_ahead(&(struct t_bf16_panels){NULL, PANEL, b + p0 * 2 * PANEL, 0, PANEL / 32 << 16, PANEL / 2}, 1);
         /* Rows are read where they are, but for those of a tile that is not whole: nothing beyond them may be read. */
         if (block != copied && M < t1 * T_MR) copy(c, a, M / T_MR * T_MR, M, (uint16_t *)scratch);
         copied = block;
         for (int64_t t = t0; t < t1; t++)
         for (int64_t p = p0; p < p1; p++) {
-            const int64_t rate = t == t0 && p + 1 < GROUPS ? T_STEP_WORDS << 16 : 0; /* of lines of the next group */
-            const struct t_bf16_panels panels = {b + p * 2 * PANEL, PANEL, b + (p + 1) * 2 * PANEL, 0, rate};
+            const int64_t rate = t == t0 && p + 1 < GROUPS ? T_STEP_WORDS << 15 : 0; /* of lines of halves of the next group */
+            const struct t_bf16_panels panels = {b + p * 2 * PANEL, PANEL, b + (p + 1) * 2 * PANEL, 0, rate, PANEL / 2};
             const int64_t m = t * T_MR;
             const int there = M - m >= T_MR;
             const int64_t row = there ? A_ROW : K;

@@ -113,7 +113,7 @@ static void copy(const struct call *c, const uint16_t *image, int64_t h, int64_t
 }
 
 /* ---- tasks ---- */
-void k25a11fa6f1bf(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kc674a21485dd(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 1, n_blocks = 1;
@@ -127,13 +127,13 @@ void k25a11fa6f1bf(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t pixels = (h1 - h0 - 1) * WIDE + OW, all = (pixels + T_MR - 1) / T_MR;
         const uint16_t *x = buf[0];
         const uint32_t *b = buf[1];
-        if (task == begin) t_bf16_ahead(&(struct t_bf16_panels){NULL, PANEL, b + p0 * 2 * PANEL, 0, PANEL / 16 << 16}, 1);
+        if (task == begin) t_bf16_ahead(&(struct t_bf16_panels){NULL, PANEL, b + p0 * 2 * PANEL, 0, PANEL / 32 << 16, PANEL / 2}, 1);
         if (block != copied) copy(c, x + image * X_IMAGE, h0, h1 - h0 + 1, scratch);
         copied = block;
         for (int64_t t = 0; t < all; t++)
         for (int64_t p = p0; p < p1; p++) {
-            const int64_t rate = t == 0 && p + 1 < GROUPS ? T_STEP_WORDS << 16 : 0; /* of lines of the next group */
-            const struct t_bf16_panels panels = {b + p * 2 * PANEL, PANEL, b + (p + 1) * 2 * PANEL, 0, rate};
+            const int64_t rate = t == 0 && p + 1 < GROUPS ? T_STEP_WORDS << 15 : 0; /* of lines of halves of the next group */
+            const struct t_bf16_panels panels = {b + p * 2 * PANEL, PANEL, b + (p + 1) * 2 * PANEL, 0, rate, PANEL / 2};
             const int64_t at = t * T_MR, rows = t_imin(T_MR, pixels - at);
             const struct t_bf16_rows a = {(const uint16_t *)scratch + at * UNIT, UNIT, 2 * T_STEP_WORDS, 16 * UNIT, TAPS,
                 places};

@@ -129,7 +129,7 @@ static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
 }
 
 /* ---- tasks ---- */
-void kda9dddec38d3(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kb7bc69ed32f0(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 1, n_blocks = 1;
@@ -144,13 +144,13 @@ void kda9dddec38d3(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const uint16_t *a = buf[0];
         const uint32_t *b = buf[1];
         const int64_t m0 = t0 * T_MR;
-        if (task == begin) t_bf16_ahead(&(struct t_bf16_panels){NULL, PANEL, b + p0 * 2 * PANEL, 0, PANEL / 16 << 16}, 1);
+        if (task == begin) t_bf16_ahead(&(struct t_bf16_panels){NULL, PANEL, b + p0 * 2 * PANEL, 0, PANEL / 32 << 16, PANEL / 2}, 1);
         if (block != packed) pack(c, a, m0, t_imin(M, t1 * T_MR), (uint16_t *)scratch);
         packed = block;
         for (int64_t t = t0; t < t1; t++)
         for (int64_t p = p0; p < p1; p++) {
-            const int64_t rate = t == t0 && p + 1 < GROUPS ? T_STEP_WORDS << 16 : 0; /* of lines of the next group */
-            const struct t_bf16_panels panels = {b + p * 2 * PANEL, PANEL, b + (p + 1) * 2 * PANEL, 0, rate};
+            const int64_t rate = t == t0 && p + 1 < GROUPS ? T_STEP_WORDS << 15 : 0; /* of lines of halves of the next group */
+            const struct t_bf16_panels panels = {b + p * 2 * PANEL, PANEL, b + (p + 1) * 2 * PANEL, 0, rate, PANEL / 2};
             const int64_t m = t * T_MR;
             const struct t_bf16_rows rows = t_bf16_packed((const uint16_t *)scratch + (m - m0) * DEPTH, DEPTH);
             multiply(c, &before, m, p, rows, panels, held, sums);
