@@ -17,6 +17,8 @@ import pytest
 from tests.bundle import tiny
 from torshc.base.errors import RunError
 from torshc.runtime import Model, load
+from torshc.runtime.device import REMEDIES
+from torshc.runtime.native import Status
 
 from ..support.foreign import Described
 from .conftest import Write
@@ -84,6 +86,19 @@ def test_a_tensor_that_changes_is_described_anew(model: Model, direct: list[int]
         model.run(inputs, out=out)
     x.place = (2, 0)
     assert direct == [5] and right(model.run(inputs, out=out), rows(3, 2)) and direct == [6]
+
+
+def test_a_run_that_fails_is_made_once(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ranks the second one would fail for the first, and say so; a call that is refused is looked at more closely."""
+    x, out = there(model, rows(3)), outputs(model)
+    model.run({"x": x})
+    for status, calls in ((Status.RANKS, 1), (Status.LAUNCH, 1), (Status.DEVICE, 2)):
+        for given in (out, None):
+            answers: list[int] = []
+            monkeypatch.setattr(model, "_call", lambda *_, s=status, to=answers: to.append(s) or s)
+            with pytest.raises(RunError) as caught:
+                model.run({"x": x}, out=given)
+            assert len(answers) == calls and caught.value.remedy == REMEDIES[status]
 
 
 def test_other_sizes_in_the_same_objects(model: Model, direct: list[int]) -> None:

@@ -23,7 +23,7 @@ from .exchange import exchange_of
 from .faults import explain_fault, remedy_for
 from .locks import opened_in_children
 from .manifest import RunInfo
-from .native import CPU, Tensor
+from .native import CPU, Status, Tensor
 from .pool import Pool
 from .stats import FormStats, Stats, StepStats
 from .values import Given, GivenArrays, TakenArrays, are_arrays, put_into, taken, unlike
@@ -183,10 +183,7 @@ class Model:
         return [out.get(s.name, array) for s, array in zip(self.outputs, results, strict=True)] if out else results
 
     def _into(self, handed: Handed, inputs: Mapping[str, Any], out: Mapping[str, Any]) -> bool:
-        """A run with tensors on the device as their library describes them, all outputs too; whether it was one.
-
-        A call that fails is made once more in the longer way, which says what is wrong with it.
-        """
+        """A run with tensors on the device as their library describes them, all outputs too; whether it was one."""
         if len(inputs) != len(self.inputs) or len(out) != len(self.outputs):
             return False
         try:
@@ -194,14 +191,27 @@ class Model:
         except KeyError:
             return False
         with self._lock:
-            return self._opened is not None and handed.set(tensors) and not self._pass(handed.passed)
+            return self._opened is not None and handed.set(tensors) and self._passes(handed.passed)
 
     def _hand_over(self, handed: Handed, values: Sequence[Any]) -> list[Any] | None:
         """The same with outputs that it makes; None where it may be no such run; under the lock."""
         if self._opened is None or not handed.set(values):
             return None
         results = handed.make(self._opened)
-        return None if results is None or self._pass(handed.made) else [*results]
+        return None if results is None or not self._passes(handed.made) else [*results]
+
+    def _passes(self, passed: tuple[Any, ...]) -> bool:
+        """Whether a call with what is handed over is a run; under the lock only.
+
+        One that is refused may be made once more in the longer way, which says what is wrong with it.
+
+        Raises:
+            RunError: the run began and failed: made once more, it would fail for that.
+        """
+        status = self._pass(passed)
+        if status > Status.DEVICE:  # those up to it are of the call
+            raise self._failure(status)
+        return not status
 
     def _pass(self, passed: tuple[Any, ...]) -> int:
         """A run for which all structures stand ready; its status; under the lock only."""
