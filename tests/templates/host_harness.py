@@ -52,7 +52,7 @@ class Harness:
     """The operators of some sources, in a process that lives until it is closed."""
 
     def __init__(self, compiler: str = "", sanitize: bool = True) -> None:
-        """By the compiler that torshc finds, or one of a kind ("gcc"); with the sanitizers that it has."""
+        """By the compiler that torshc finds, or one of a kind ("gcc"); under the sanitizers, unless told."""
         cc = compilers.needed(compiler).cc
         flags = compilers.sanitizing(cc, "address", "undefined") if sanitize else []
         sources = [HERE / "host_harness.c", *sorted((SOURCES / "values").glob("t_op_*.c"))]
