@@ -18,14 +18,15 @@ from torshc.bundle.cache import Cache
 from torshc.bundle.host import CPU, Buffer, Condition, HostProgram, Launch, Port, Symbol
 from torshc.bundle.host_source import STRETCH, host_sources, render_host
 from torshc.expr import call, const, dim, select
-from torshc.runtime.native import Library
+from torshc.runtime.native import CPU as CPU_DEVICE
+from torshc.runtime.native import Dtype, Library, Options, Tensor
 from torshc.targets.cc import find_compiler
 from torshc.targets.cpu.c import CTarget
 from torshc.targets.gpu.cuda.target import CudaTarget
 
 from . import tiny
 
-S0, S1 = dim("s0"), dim("s1")
+S0, S1, S2 = dim("s0"), dim("s1"), dim("s2")
 NAMES = ("s0",)
 X = Port("f32", (S0, 4))
 FILES, GPU_FILES = CTarget.host, CudaTarget.host
@@ -95,8 +96,6 @@ EXPRESSIONS = {
 def test_expressions_constraints_and_overflow(tmp_path: Path) -> None:
     from ctypes import byref, c_int64
 
-    from torshc.runtime.native import CPU, Dtype, Options, Tensor
-
     program = HostProgram(
         inputs=(Port("u8", (S0,)), Port("u8", (S1, S0 * 2))),
         outputs=(Port("u8", tuple(EXPRESSIONS)), Port("u8", (S0 * S1 * S1 * S0 + 1, 0))),
@@ -115,7 +114,7 @@ def test_expressions_constraints_and_overflow(tmp_path: Path) -> None:
     def shape(output: int, a: int, b: int, c: int) -> list[int] | int:
         dims, found = ((c_int64 * 1)(a), (c_int64 * 2)(b, c)), (c_int64 * 64)()
         for tensor, d in zip(tensors, dims, strict=True):
-            tensor.device.type, tensor.ndim, tensor.dtype = CPU, len(d), Dtype(1, 8, 1)
+            tensor.device.type, tensor.ndim, tensor.dtype = CPU_DEVICE, len(d), Dtype(1, 8, 1)
             tensor.shape = ctypes.cast(d, ctypes.POINTER(c_int64))
         status = library.torshc_output_shape(model, tensors, 2, output, found)
         return int(status) or list(found)[: len(EXPRESSIONS)]
@@ -129,6 +128,46 @@ def test_expressions_constraints_and_overflow(tmp_path: Path) -> None:
     assert shape(0, 3, 1001, 6) == 6  # above the maximum
     assert shape(1, 2**30, 1000, 2**31) == 13  # 2^80 elements
     assert shape(0, 1999, 1, 3998) == 6  # the second constraint
+    library.torshc_close(model)
+    library.unload()
+
+
+# Of dividends and divisors on both sides of 2^64, and of both signs.
+QUOTIENTS = {
+    S0 * S0 * S0 * S0 // (S0 * S0 * S0 + S1): lambda a, b: a**4 // (a**3 + b),
+    (S0 * S0 * S0 + S1) // (S0 * S0 + 1): lambda a, b: (a**3 + b) // (a**2 + 1),
+    (S1 - S0 * S0 * S0) // (S0 * S0 + 1): lambda a, b: (b - a**3) // (a**2 + 1),
+    (S0 * S0 * S0 - S1) // (1 - S0 * S0 * S0 - S0): lambda a, b: (a**3 - b) // (1 - a**3 - a),
+    (S1 - S0 * S0 * S0) % (S0 * S0 * S0 + 3) // (S0 * S0): lambda a, b: (b - a**3) % (a**3 + 3) // a**2,
+}
+
+
+@pytest.mark.parametrize("cc", tiny.COMPILERS)
+def test_quotients_of_128_bits_need_no_library_of_the_compiler(tmp_path: Path, cc: str | None) -> None:
+    """Zig takes seconds to compile its own. What a condition's left side was is read from its fault."""
+    ports = tuple(Port("u8", (s,)) for s in (S0, S1, S2))
+    conditions = [Condition(k, select(call("eq", S2, k), e, const(-9)), const(-9)) for k, e in enumerate(QUOTIENTS)]
+    symbols, names = tuple(Symbol(k, 0) for k in range(3)), ("s0", "s1", "s2")
+    program = HostProgram(ports, (Port("u8"),), symbols, names, conditions=tuple(conditions))
+    compiler, (sources, headers) = find_compiler(cc), host_sources(program, FILES)
+    flags = compiler.base_flags(1)
+    objects = build.build_objects(sources, headers, compiler, flags, Cache(cache_folder()), 2, tmp_path)
+    paths = [o.path for o in objects]
+    compiler.run(["-shared", "-nostdlib", "-o", "m.so", *paths, "-Wl,-z,defs", "-lm", "-lpthread", "-lc"], tmp_path)
+    library = Library(tmp_path / "m.so")
+    options, model = Options(ctypes.sizeof(Options), 0, 1, None), ctypes.c_void_p()
+    assert library.torshc_open(ctypes.byref(options), ctypes.byref(model)) == 0
+    tensors, found = (Tensor * 3)(), (ctypes.c_int64 * 64)()
+    most = 2**31 - 1
+    for a, b in [(1, 1), (5, 2), (most, 7), (most - 1, most), (2**25 - 3, 999), (3**19, 0), (2**22, 2**22)]:
+        for k, function in enumerate(QUOTIENTS.values()):
+            dims = [(ctypes.c_int64 * 1)(size) for size in (a, b, k)]
+            for tensor, shape in zip(tensors, dims, strict=True):
+                tensor.device.type, tensor.ndim, tensor.dtype = CPU_DEVICE, 1, Dtype(1, 8, 1)
+                tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
+            assert library.torshc_output_shape(model, tensors, 3, 0, found) == 6
+            fault = library.last_fault()
+            assert (fault.condition, fault.left) == (k, function(a, b)), (a, b)
     library.torshc_close(model)
     library.unload()
 

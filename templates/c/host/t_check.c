@@ -34,6 +34,27 @@ int t_fail_in(int32_t node, int status) {
     return status;
 }
 
+/* ---- sizes ---- */
+
+/* What compilers call for a quotient of t_wide. Their runtime library has it too, which Zig compiles whole for its sake. */
+t_wide __divti3(t_wide a, t_wide b);
+t_wide __divti3(t_wide a, t_wide b) {
+    __extension__ typedef unsigned __int128 magnitude;
+    const magnitude n = a < 0 ? -(magnitude)a : (magnitude)a, d = b < 0 ? -(magnitude)b : (magnitude)b;
+    magnitude quotient = 0, rest = 0;
+    if (!((n | d) >> 64))
+        quotient = (uint64_t)n / (uint64_t)d;
+    else
+        for (int bit = 127; bit >= 0; bit--) {
+            rest = rest << 1 | (n >> bit & 1);
+            if (rest >= d) {
+                rest -= d;
+                quotient |= (magnitude)1 << bit;
+            }
+        }
+    return (t_wide)((a < 0) != (b < 0) ? -quotient : quotient);
+}
+
 /* A value that is shown; sizes are far smaller. */
 static int64_t shown(t_wide value) {
     return value > INT64_MAX ? INT64_MAX : value < INT64_MIN ? INT64_MIN : (int64_t)value;

@@ -32,8 +32,11 @@ __extension__ typedef __int128 t_wide;
 static inline t_wide t_imin(t_wide a, t_wide b) { return a < b ? a : b; }
 static inline t_wide t_imax(t_wide a, t_wide b) { return a > b ? a : b; }
 static inline t_wide t_iabs(t_wide a) { return a < 0 ? -a : a; }
-T_APART t_wide t_idiv(t_wide a, t_wide b) { return b ? a / b - (a % b && (a < 0) != (b < 0)) : 0; }
 T_APART t_wide t_iquot(t_wide a, t_wide b) { return b ? a / b : 0; }
+T_APART t_wide t_idiv(t_wide a, t_wide b) {
+    const t_wide quotient = t_iquot(a, b);
+    return quotient - (b && quotient * b != a && (a < 0) != (b < 0));
+}
 T_APART t_wide t_imod(t_wide a, t_wide b) { return a - b * t_idiv(a, b); }
 
 /* Functions of floats in host expressions, named as those of kernels are. Each rounds its result; a compiler that saw two
