@@ -40,7 +40,7 @@ bare := cat cp cut dirname echo env ln make mkdir mktemp mv rm sed sh sha256sum 
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized shape-fuzz graph-fuzz contrib-fuzz mutants mutate fuzz coverage trust operators bench bench-operators bench-decoder bench-ranks bench-functions bench-profile bench-resize bench-training contexts card sample-c dist venv clean distclean
+.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized shape-fuzz graph-fuzz contrib-fuzz mutants mutate fuzz coverage trust operators bench bench-operators bench-decoder bench-ranks bench-functions bench-profile bench-resize bench-training contexts card sample-c dist venv venv-bare clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -60,11 +60,14 @@ test: $(call stamp,test) ## the tests
 test-all: $(call stamp,test) ## the tests with the slow ones, of which `make test` runs a part
 	$(py) -m pytest -n $(JOBS) --dist worksteal -m '' $(ARGS)
 
-test-bare: $(call stamp,test) ## `make test` as on a machine without a compiler, where it takes the ziglang package's
-	rm -rf $(VENV)/bare && mkdir $(VENV)/bare
-	for tool in $(bare); do ln -s "$$(which $$tool)" $(VENV)/bare/; done
+test-bare: venv-bare ## `make test` as on a machine without a compiler, where it takes the ziglang package's
 	rm -f $(VENV)/ran-bare
 	PATH=$(abspath $(VENV)/bare) $(MAKE) --no-print-directory test ARGS='--write-ran=$(VENV)/ran-bare $(ARGS)'
+
+venv-bare: $(call stamp,test) ## what test-bare needs
+	rm -rf $(VENV)/bare && mkdir $(VENV)/bare
+	for tool in $(bare); do ln -s "$$(which $$tool)" $(VENV)/bare/; done
+	PATH=$(abspath $(VENV)/bare) $(MAKE) --no-print-directory $(VENV)/.ready-test-toolchain
 
 test-rest: $(call stamp,test) ## what test-bare skipped, with the compilers that are here; what both skip is an error
 	rm -f $(VENV)/skipped-rest
