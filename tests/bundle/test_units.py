@@ -56,6 +56,35 @@ def test_another_kernel_changes_one_unit() -> None:
     assert len(before.keys() - make_units(changed, flags, OPENINGS).keys()) <= 2
 
 
+C_OPENINGS = ('#define T_FEW_TYPES\n#include "t_kernel.h"\n', '#include "t_kernel.h"\n')
+BESIDE = ("struct call {\n    int x;\n};\n", "static int two(void) { return 2; }\n", "#define N 3\n", "")
+
+
+def c_sources(count: int) -> dict[str, str]:
+    """Kernels of C, of which one in four has nothing beside it."""
+    names = [f"k{k:012x}" for k in range(count)]
+    bodies = (f"\n{BESIDE[k % 4]}void {name}(void) {{\n    ;\n}}\n" for k, name in enumerate(names))
+    return {
+        f"{name}.c": C_OPENINGS[k // 4 % 2] + body for k, (name, body) in enumerate(zip(names, bodies, strict=True))
+    }
+
+
+def test_short_kernels_of_c_that_are_one_function_are_joined_however_few() -> None:
+    texts = c_sources(256)
+    flags = dict.fromkeys(texts, ("-O3",))
+    plain = {n for k, n in enumerate(texts) if k % 4 == 3}
+    long = f"k{11:012x}.c"
+    texts[long] = texts[long].replace("    ;", "    ;\n" * 1000)
+    units = make_units(texts, flags, C_OPENINGS)
+    assert {n for names in units.values() for n in names} == plain - {long} and len(units) == 8
+    few = {n: t for n, t in texts.items() if n in [*plain][:4]}
+    assert len(make_units(few, flags, C_OPENINGS)) == len({t.split("\n")[0] for t in few.values()})
+    assert make_units(dict([*few.items()][:1]), flags, C_OPENINGS) == {}
+    for names in units.values():
+        text = unit_text(names, texts, C_OPENINGS)
+        assert text.count("#include") == 1 and all(f'"{n}"\n\nvoid {n[:-2]}(' in text for n in names)
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_kernels_of_a_unit_keep_functions_and_lines_of_their_own() -> None:
     texts = sources(40)

@@ -1,4 +1,6 @@
-"""Translation units of several kernels: nvcc takes longer for its headers than for a kernel, so that many share them.
+"""Translation units of several kernels: a compiler takes longer for its start and its headers than for a small kernel.
+
+Kernels of C++, which nvcc compiles, share a unit each in a namespace; of C, those that are one short function.
 
 A kernel keeps its source of its own, in which it is read and edited. What it is compiled in depends on the names and
 texts of a library's kernels alone, so that a library has the same bytes everywhere; and on few others of them, so that
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +22,9 @@ _UNITS = 16  # at the least where there are kernels enough, for processors that 
 _TOGETHER = (
     16  # kernels of a unit at most, on average; the number of units is a power of two, so that it seldom changes
 )
+_TOGETHER_IN_C = 8  # the same of small kernels of C
+_SMALL = 4000  # characters of a kernel of C that takes no longer than the start of its compiler, with the headers
+_AT_MARGIN = re.compile(r"^[^\s}]", re.MULTILINE)  # where something begins, if templates indent what is inside
 
 
 def make_units(
@@ -34,15 +40,21 @@ def make_units(
     """
     found = defaultdict[tuple[str, tuple[str, ...], int], list[str]](list)
     joined = {n: o for n, t in sources.items() if n not in apart for o in openings if t.startswith(o)}
-    if len(joined) <= _FEW:
+    joined = {n: o for n, o in joined.items() if not n.endswith(".c") or _is_small(sources[n].removeprefix(o))}
+    total, in_c = len(joined), any(n.endswith(".c") for n in joined)
+    if total <= _FEW and not in_c:
         return {}
-    total = len(joined)
-    units = max(total / _TOGETHER, min(_UNITS, total / _LEAST))
+    units = total / _TOGETHER_IN_C if in_c else max(total / _TOGETHER, min(_UNITS, total / _LEAST))
     parts = {o: _power_of_two(units * n / total) for o, n in Counter(joined.values()).items()}
     for name, opening in sorted(joined.items()):
         digest = hashlib.sha256(name.encode()).digest()
         found[opening, tuple(flags[name]), int.from_bytes(digest[:4], "big") % parts[opening]].append(name)
     return {_name(names, sources): tuple(names) for names in found.values() if len(names) > 1}
+
+
+def _is_small(body: str) -> bool:
+    """Whether a kernel of C is short, and has nothing beside it that could meet another's: a function, a macro."""
+    return len(body) <= _SMALL and len(_AT_MARGIN.findall(body)) == 1
 
 
 def _power_of_two(about: float) -> int:
@@ -56,11 +68,14 @@ def _name(names: Sequence[str], sources: Mapping[str, str]) -> str:
 
 
 def unit_text(names: Sequence[str], sources: Mapping[str, str], openings: Sequence[str]) -> str:
-    """The text of a unit of C++: the opening once, and a namespace for what each source has beside its kernel."""
+    """The text of a unit: the opening once, and in C++ a namespace for what each source has beside its kernel."""
     (opening,) = (o for o in openings if sources[names[0]].startswith(o))
     parts = [opening]
     for name in names:
         space, line = Path(name).stem.replace(".", "_"), opening.count("\n") + 1
         body = sources[name].removeprefix(opening)
+        if name.endswith(".c"):
+            parts.append(f'#line {line} "{name}"\n{body}')
+            continue
         parts.append(f'\nnamespace {space} {{\n#line {line} "{name}"\n{body}}}  // namespace {space}\n')
     return "".join(parts)
