@@ -18,7 +18,9 @@ from pathlib import Path
 
 _FEW = 16  # kernels that are compiled alone: processors do that side by side
 _LEAST = 4  # kernels of a unit at the least, on average, where there are fewer units than `_UNITS`
-_UNITS = 16  # at the least where there are kernels enough, for processors that compile side by side
+# At the least where there are kernels enough, for processors that compile side by side. Each takes 0.8 s of a processor
+# before its first kernel, as three kernels do.
+_UNITS = 8
 _TOGETHER = (
     16  # kernels of a unit at most, on average; the number of units is a power of two, so that it seldom changes
 )

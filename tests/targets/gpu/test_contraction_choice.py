@@ -21,6 +21,7 @@ from torshc.targets.gpu.contraction_choice import (
     choose,
     choose_by_size,
     estimate,
+    fewest_near,
     float_tiles,
     joins,
     mma_tiles,
@@ -110,10 +111,21 @@ def test_sizes_choose_a_kernel(shape: tuple[int, int], floats: bool, unit: int) 
         )
         if joins(HOPPER, cut.tile, cut.pieces):
             assert ceil(rows / cut.tile.m) * ceil(shape[0] / cut.tile.n) * cut.pieces <= ROOM[cut.pieces]
-    # With every tile there would be 20 kernels; those of a few are 1.03 to 1.06 of the best over all sizes.
-    assert float(np.mean(slower)) < 1.1
+    # With every tile there would be 20 kernels; those of a few are 1.00 to 1.12 of the best over all sizes, which are
+    # taken alike here.
+    assert float(np.mean(slower)) < 1.12
     assert as_bool(cuts[0].holds(const(1 << 40))) is (cuts[0].ranges[-1][1] is None)
     assert all(c.pieces == 1 for c in cuts if c.ranges[-1][1] is None)
+
+
+def test_no_choice_is_one_too_many() -> None:
+    """Each is a kernel to compile: the fewest that are near the best of all, of two such sets that which loses less."""
+    times = [[1.0, 9.0, 9.0, 1.01], [9.0, 1.0, 9.0, 1.03], [9.0, 9.0, 1.0, 1.2], [9.0, 9.0, 1.1, 1.0]]
+    assert fewest_near(times, [(1.04, 1.0)] * 2 + [(1.25, 1.0)] * 2) == [3]
+    assert sorted(fewest_near(times, [(1.04, 1.0)] * 2 + [(1.1, 1.0)] * 2)) == [2, 3]
+    assert sorted(fewest_near(times, [(1.02, 1.0)] * 4)) == [1, 2, 3]
+    far = [[1.0 if c == row else 2.0 - c / 100 for c in range(20)] for row in range(20)]
+    assert len(fewest_near(far, [(1.01, 1.0)] * 20)) <= MOST  # where these are too many, some further from the best
 
 
 @pytest.mark.parametrize(("unit", "usual"), [(1, USUAL_ROWS), (196, USUAL_IMAGES), (3136, USUAL_IMAGES)], ids=str)

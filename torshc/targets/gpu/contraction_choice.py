@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, inf
@@ -46,12 +46,13 @@ ROOM = {2: 132, 3: 117, 4: 120, 6: 102, 8: 120}  # blocks of clusters of this si
 LINE_SUM_BYTES = 750.0  # as GROUP_SUM_BYTES where there is one line of tiles, which waits for the weights' bytes
 # Times the best that one of the choices for ranges of sizes takes, about, by the estimate: of usual numbers of rows and
 # of images, which count as several others. Each kernel more has to be compiled.
-NEAR_USUAL, USUAL = 1.02, 8.0
+NEAR_USUAL, USUAL = 1.04, 8.0
 USUAL_ROWS, USUAL_IMAGES = (128, 512, 1024, 4096, 8192), (1, 8, 32)
-NEAR_ROWS = 1.06  # of other numbers of rows
-NEAR_POWER, NEAR_IMAGES = 1.1, 1.25  # of other powers of two of images, and of others
+NEAR_ROWS = 1.12  # of other numbers of rows
+NEAR_POWER, NEAR_IMAGES = 1.25, 1.4  # of other powers of two of images, and of others
 SAME = 1.01  # times the best of these choices that one takes which goes on for a range
 MOST = 8  # choices for all ranges, as each is a kernel to compile
+RELAXED = 1.05  # times as much as all may take where so many are not enough
 FAR = 2.0  # times the best from which on it does not matter how much slower a choice is
 # Multiples of a size's unit at which choices are compared: tiles begin at multiples of 16, 64 and 128, and from some
 # thousands on differ little.
@@ -160,7 +161,7 @@ def choose_by_size(
 ) -> tuple[Cut, ...]:
     """What to choose for ranges of the one size that only a run knows, which is no length of sums.
 
-    Few choices that are nearly the best serve all sizes, and each goes on for as long as it is the best of them, about.
+    The fewest choices that are nearly the best serve all sizes, and each goes on while it is about the best of them.
 
     Args:
         unit: the size is a multiple of this.
@@ -171,7 +172,9 @@ def choose_by_size(
     samples = [n * unit for n in numbers]
     times = [[estimate(device, *c, _with(sizes, place, n)) for c in choices] for n in samples]
     times[-1] = [t if c[1] == 1 else inf for t, c in zip(times[-1], choices, strict=True)]  # memory has an end
-    kept = _few(times, [_near(n, unit > 1) for n in numbers])
+    wanted = [_near(n, unit > 1) for n in numbers]
+    wanted[-1] = NEAR_USUAL, USUAL  # all beyond it, which take longest, have the same choice
+    kept = fewest_near(times, wanted)
     near = [[t <= SAME * min(row[c] for c in kept) for t in row] for row in times]
     found: list[tuple[int, int]] = []  # the last sample, and the choice
     start = 0
@@ -215,27 +218,49 @@ def _near(number: int, images: bool) -> tuple[float, float]:
     return NEAR_POWER if number <= _IMAGES and number.bit_count() == 1 else NEAR_IMAGES, 1.0
 
 
-def _few(times: Sequence[Sequence[float]], wanted: Sequence[tuple[float, float]]) -> list[int]:
-    """Few choices, one of them near the best at each sample: again and again that which shortens most what is left.
+def fewest_near(times: Sequence[Sequence[float]], wanted: Sequence[tuple[float, float]]) -> list[int]:
+    """The fewest choices of which one is near the best at each sample; of several such sets that which loses least.
 
     Args:
         times: of each choice at each sample.
         wanted: times the best that each sample may take, and how much it counts.
     """
     best = [min(row) for row in times]
-    now = [inf] * len(times)
-    kept: list[int] = []
+    all_choices = range(len(times[0]))
 
-    def left(c: int) -> tuple[float, float]:
-        """By how much samples take longer than they may, and than the best, if a choice is added."""
-        taken = [min(t, row[c], FAR * b) / b for row, t, b in zip(times, now, best, strict=True)]
-        more = sum(count * (t - 1) for t, (near, count) in zip(taken, wanted, strict=True) if t > near)
-        return more, sum(taken)
+    def loss(kept: Sequence[int]) -> float:
+        taken = (min(min(row[c] for c in kept) / b, FAR) for row, b in zip(times, best, strict=True))
+        return sum(count * t for t, (_, count) in zip(taken, wanted, strict=True))
 
-    while len(kept) < MOST and any(t > near * b for t, b, (near, _) in zip(now, best, wanted, strict=True)):
-        kept.append(min(range(len(times[0])), key=left))
-        now = [min(t, row[kept[-1]]) for row, t in zip(times, now, strict=True)]
-    return kept
+    losses = [loss((c,)) for c in all_choices]
+    slack = 1.0
+    while True:
+        near = [slack * x for x, _ in wanted]
+        served = [{i for i, row in enumerate(times) if row[c] <= near[i] * best[i]} for c in all_choices]
+        order = sorted(all_choices, key=lambda c: (-len(served[c]), losses[c]))
+        left: list[int] = []  # without those of which another serves all that they do
+        for c in order:
+            if not any(served[c] <= served[d] for d in left):
+                left.append(c)
+        for size in range(1, MOST + 1):
+            if found := list(_covers({*range(len(times))}, {c: served[c] for c in left}, size)):
+                fewest = min(found, key=loss)
+                return list(fewest)
+        slack *= RELAXED
+
+
+def _covers(open_samples: Set[int], served: Mapping[int, Set[int]], size: int) -> Iterator[tuple[int, ...]]:
+    """Sets of at most so many choices that serve all samples, by the sample which fewest of them serve."""
+    if not open_samples:
+        yield ()
+        return
+    if not size:
+        return
+    rarest = min(open_samples, key=lambda i: (sum(i in s for s in served.values()), i))
+    for c, s in served.items():
+        if rarest in s:
+            for rest in _covers(open_samples - s, served, size - 1):
+                yield (c, *rest)
 
 
 def estimate(device: Device, tile: AnyTile, splits: int, sizes: tuple[int, int, int, int]) -> float:
