@@ -32,8 +32,8 @@ def test_stages_are_linked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shard", "line"),
     [
-        ("stages: [h0, h4]", "0 -> 1           Send                1          160 B"),
-        (TENSORS, "all ranks        AllReduce           2          320 B"),
+        ("stages: [h0, h4]", "0 -> 1           Send                  1          160 B          160 B"),
+        (TENSORS, "all ranks        AllReduce             2          320 B          320 B"),
     ],
 )
 def test_the_text_adds_up_links(shard: str, line: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import torshc
 from tests.support.models import model, node, save
 from tests.support.ranks import World
 from tests.support.seeded import seeded
-from torshc.base.errors import ConfigError
+from torshc.base.errors import ConfigError, RunError
 from torshc.base.options import CompileOptions
+from torshc.explain.ranks import ranks_json, ranks_text
 from torshc.pipeline.ranks import cut_model, prepare_ranks
 
 from .networks import convolutional, write_step
@@ -28,12 +30,13 @@ optimizer: {adamw: {learning_rate: 0.01}}
 weight_decay: 0.1
 clip_norm: 0.5
 """
+SHARDED = "optimizer_states: sharded\n"
 
 
-def sharded(folder: Path, source: bytes | Path, step: str, replicas: int = 2, **options: Any) -> Path:
-    (folder / "shard.yaml").write_text(f"replicas: {replicas}\n")
-    more = {"train": write_step(folder, step), "shard": folder / "shard.yaml", **options}
-    torshc.compile(source, folder / "ranks.tsc", **more)
+def sharded(folder: Path, source: bytes | Path, step: str, replicas: int = 2, more: str = "", **options: Any) -> Path:
+    (folder / "shard.yaml").write_text(f"replicas: {replicas}\n{more}")
+    given = {"train": write_step(folder, step), "shard": folder / "shard.yaml", **options}
+    torshc.compile(source, folder / "ranks.tsc", **given)
     return folder / "ranks.tsc"
 
 
@@ -53,10 +56,11 @@ def train(bundle: Path, count: int, x: Any = X, target: Any = TARGET) -> list[tu
     return found
 
 
+@pytest.mark.parametrize("more", ["", SHARDED], ids=["replicated", "sharded"])
 @pytest.mark.parametrize("accumulate", [1, 3])
-def test_ranks_learn_what_one_does_of_the_whole_batch(accumulate: int, tmp_path: Path) -> None:
+def test_ranks_learn_what_one_does_of_the_whole_batch(accumulate: int, more: str, tmp_path: Path) -> None:
     step = f"{STEP}accumulate: {accumulate}\n"
-    found = train(sharded(tmp_path, convolutional(), step), 2)
+    found = train(sharded(tmp_path, convolutional(), step, more=more), 2)
     torshc.compile(convolutional(), tmp_path / "whole.tsc", train=tmp_path / "step.yaml")
     learner = torshc.load(tmp_path / "whole.tsc")
     losses = [learner.step({"x": x, "target": t})["loss"].item() for x, t in zip(X, TARGET, strict=True)]
@@ -114,6 +118,86 @@ def test_exchanges_follow_their_gradients(tmp_path: Path) -> None:
     assert exchanges[-1] - exchanges[0] > len(exchanges)
 
 
+@pytest.mark.parametrize("optimizer", ["momentum", "adagrad", "lion", "sgd"])
+def test_optimizers_of_shared_states(optimizer: str, tmp_path: Path) -> None:
+    """Of sgd what is shared are the sums of gradients between two updates."""
+    step = f"weights: '*'\nloss: cross_entropy\noptimizer: {{{optimizer}: {{learning_rate: 0.01}}}}\n"
+    step += "accumulate: 3\n" if optimizer == "sgd" else "gradients: ['*']\n"
+    whole = train(sharded(tmp_path, convolutional(), step), 2)
+    parts = train(sharded(tmp_path, convolutional(), step, more=SHARDED), 2)
+    for (losses, states), (own, found) in zip(whole, parts, strict=True):
+        assert np.allclose(own, losses, rtol=1e-6)
+        for name, state in states.items():  # another kernel may round products before it adds them
+            assert np.allclose(found[name], state, rtol=1e-6, atol=1e-7 * np.abs(state).max(initial=0)), name
+
+
+def test_ranks_keep_their_parts_of_states(tmp_path: Path) -> None:
+    """Of weights whose number of elements ranks divide; the others' states are whole on each."""
+    (tmp_path / "shard.yaml").write_text(f"replicas: 3\n{SHARDED}")
+    done = prepare_ranks(
+        convolutional(), CompileOptions(train=write_step(tmp_path, STEP), shard=tmp_path / "shard.yaml")
+    )
+    for c in done.compilations:
+        states = {s.name: s for s in c.program.states}
+        for name in ("first_moment", "second_moment"):
+            mine = {s.name.partition("/")[2]: s for s in states.values() if s.name.startswith(f"torshc.{name}/")}
+            assert {n: s.parts for n, s in mine.items()} == {
+                n: 3 if np.prod(states[n].dims) % 3 == 0 else 1 for n in mine
+            }
+            assert all(4 * np.prod(s.dims) == s.bytes * s.parts for s in mine.values())
+            assert {s.parts for s in mine.values()} == {1, 3}  # a bias of 4 has no three parts
+    kinds = {t.kind for t in done.cut.transfers}
+    assert kinds == {"AllReduce", "ReduceScatter", "AllGather"}
+    # Of 36 + 4 + 48 + 3 elements the bias of 4 is whole: two moments of f32 of 87, of which two thirds are elsewhere.
+    rows = ranks_json(done)["ranks"]
+    assert [r["shared_state_bytes"] for r in rows] == [2 * 4 * 58] * 3
+    assert all(r["state_bytes"] == 8 + 4 * (91 + 2 * 4 + 2 * 29) for r in rows)
+    text = ranks_text(done)
+    assert "its part of the optimizer's, 464 B less than all; those of conv.bias are whole on each" in text
+    assert re.search(r"ReduceScatter +3 +348 B +232 B", text) and re.search(r"AllGather +3 +116 B +232 B", text)
+
+
+def test_files_of_states_are_those_of_one_rank(tmp_path: Path) -> None:
+    """What one rank saved two go on with, and the other way round; all ranks write the same file."""
+    bundle = sharded(tmp_path, convolutional(), STEP, more=SHARDED)
+    torshc.compile(convolutional(), tmp_path / "whole.tsc", train=tmp_path / "step.yaml")
+    one = torshc.load(tmp_path / "whole.tsc")
+    one.step({"x": X[0], "target": TARGET[0]})
+    one.save_state(tmp_path / "one.safetensors")
+
+    def run(rank: int, table: Any) -> None:
+        learner = torshc.load(bundle, ranks=ctypes.addressof(table))
+        learner.load_state(tmp_path / "one.safetensors")
+        learner.save_state(tmp_path / f"same{rank}.safetensors")
+        part = slice(rank * 4, rank * 4 + 4)
+        learner.step({"x": X[1, part], "target": TARGET[1, part]})
+        learner.save_state(tmp_path / f"two{rank}.safetensors")
+
+    World(2).each(run)
+    same = [(tmp_path / f"{name}.safetensors").read_bytes() for name in ("one", "same0", "same1")]
+    assert same[0] == same[1] == same[2]
+    one.step({"x": X[1], "target": TARGET[1]})
+    want = one.state_dict()
+    assert (tmp_path / "two0.safetensors").read_bytes() == (tmp_path / "two1.safetensors").read_bytes()
+    one.load_state(tmp_path / "two1.safetensors")
+    for name, state in one.state_dict().items():
+        assert np.allclose(state, want[name], rtol=0, atol=1e-5 * max(np.abs(want[name]).max(initial=0), 1e-3)), name
+
+
+def test_states_that_one_rank_alone_reads_are_refused(tmp_path: Path) -> None:
+    """Reading them is an exchange, which ends when its time is over."""
+    bundle = sharded(tmp_path, convolutional(), STEP, more=SHARDED)
+
+    def run(rank: int, table: Any) -> None:
+        learner = torshc.load(bundle, ranks=ctypes.addressof(table))
+        if rank == 0:
+            with pytest.raises(RunError, match="parts of a state"):
+                learner.save_state(tmp_path / "alone.safetensors")
+
+    World(2, seconds=0.2).each(run)
+    assert not (tmp_path / "alone.safetensors").exists() and not [*tmp_path.glob("*.partial")]
+
+
 WRONG = {
     "stages: 2\n": "ranks train as replicas: 2",
     "auto:2": "replicas: 2, or as many",
@@ -133,6 +217,14 @@ def test_what_replicas_do_not_have_is_refused(tmp_path: Path) -> None:
     (tmp_path / "shard.yaml").write_text("replicas: 2\n")
     with pytest.raises(ConfigError, match="replicas without --train"):
         cut_model(convolutional(), CompileOptions(shard=tmp_path / "shard.yaml"))
+    for text, why in (("stages: 2\n", "without replicas"), ("replicas: 2\n", "unknown states 'shared'")):
+        (tmp_path / "shard.yaml").write_text(text + "optimizer_states: shared\n")
+        with pytest.raises(ConfigError, match=why):
+            cut_model(convolutional(), CompileOptions(shard=tmp_path / "shard.yaml"))
+    (tmp_path / "shard.yaml").write_text(f"replicas: 2\n{SHARDED}")
+    step = write_step(tmp_path, "weights: '*'\nloss: cross_entropy\noptimizer: {sgd: {learning_rate: 1}}\n")
+    with pytest.raises(ConfigError, match="sgd keeps none"):
+        prepare_ranks(convolutional(), CompileOptions(train=step, shard=tmp_path / "shard.yaml"))
     step = write_step(tmp_path, STEP + "refuse_nan: true\n")
     with pytest.raises(ConfigError, match="refuse_nan with --shard"):
         prepare_ranks(convolutional(), CompileOptions(train=step, shard=tmp_path / "shard.yaml"))

@@ -175,9 +175,10 @@ class HostState:
         name: what state files call it.
         dtype, dims: its type.
         offset: bytes from the start of all states in memory.
-        bytes: its size.
+        bytes: its size there.
         first: where its first contents lie in the weights in memory; -1 for zeros.
         trained: whether it is a weight of the model.
+        parts: how many ranks have a part of it, as long as those of others; `dims` are of the whole.
     """
 
     name: str
@@ -187,6 +188,7 @@ class HostState:
     bytes: int
     first: int = -1
     trained: bool = False
+    parts: int = 1
 
     @property
     def dlpack(self) -> tuple[int, int]:

@@ -434,7 +434,10 @@ def place_states(graph: Graph) -> tuple[HostState, ...]:
     for state, held, _ in graph.updates:
         dims, nbytes = held.type.static_shape, as_int(held.type.nbytes)
         assert dims is not None and nbytes is not None  # a weight's, or a number's
-        found.append(HostState(state.name, held.dtype.name, dims, end, nbytes, trained=state.trained))
+        parts = 1
+        if state.whole is not None:
+            dims, parts = tuple(as_int(d) or 0 for d in state.whole), graph.ranks
+        found.append(HostState(state.name, held.dtype.name, dims, end, nbytes, trained=state.trained, parts=parts))
         end += -(-nbytes // ALIGN) * ALIGN
     return tuple(found)
 

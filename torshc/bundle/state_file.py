@@ -1,7 +1,8 @@
 """Files of states: safetensors, whose header is the same for all files of one model and optimiser.
 
 The library compares the header instead of reading JSON. Entries that begin with ``torshc.`` are no weights: a digest of
-all that follows it, the number of steps, and what the optimizer keeps.
+all that follows it, the number of steps, and what the optimizer keeps. Where ranks have parts of a state the file has
+the whole, so that files of any number of ranks are alike.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def state_header(states: Sequence[HostState], model: str) -> str:
     entries[DIGEST] = {"dtype": "U64", "shape": [1], "data_offsets": [0, DIGEST_BYTES]}
     at = DIGEST_BYTES
     for s in states:
-        entries[s.name] = {"dtype": _TYPES[s.dtype], "shape": s.dims, "data_offsets": [at, at + s.bytes]}
-        at += s.bytes
+        entries[s.name] = {"dtype": _TYPES[s.dtype], "shape": s.dims, "data_offsets": [at, at + s.bytes * s.parts]}
+        at += s.bytes * s.parts
     text = json.dumps(entries, separators=(",", ":"))
     return text + " " * (-len(text) % 8)

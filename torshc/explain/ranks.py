@@ -27,6 +27,7 @@ def ranks_json(ranks: Ranks, dims: dict[str, int] | None = None) -> dict[str, An
                 "flops": _flops(e),
                 "weights_bytes": e.weights_bytes,
                 "arena_bytes": e.arena_bytes,
+                **_states(e),
                 "fallbacks": list(e.fallbacks),
             }
             for e, c in zip(found, ranks.compilations, strict=True)
@@ -74,14 +75,16 @@ def ranks_text(ranks: Ranks, dims: dict[str, int] | None = None) -> str:
         links[link] = links.get(link, 0) + n
         times[link] = times.get(link, 0) + exchange_seconds(machine, t.kind, n, len(found))
         counts[link] += 1
-    between = [Column("between", 16), Column("operator", 12), Column("number", 8, right=True)]
-    between += [Column("bytes a run", 14, right=True), Column("predicted", 12, right=True)]
+    between = [Column("between", 16), Column("operator", 14), Column("number", 8, right=True)]
+    between += [Column("bytes a run", 14, right=True), Column("over links", 14, right=True)]
+    between += [Column("predicted", 12, right=True)]
     more = [
         [
             "all ranks" if source == _ALL else f"{source} -> {target}",
             kind,
             str(counts[source, target, kind]),
             bytes_text(n),
+            bytes_text(round(link_bytes(kind, n, len(found)))),
             f"{short(times[source, target, kind] * 1e3)} ms",
         ]
         for (source, target, kind), n in links.items()
@@ -89,10 +92,21 @@ def ranks_text(ranks: Ranks, dims: dict[str, int] | None = None) -> str:
     lines = [*table(columns, rows), "", *table(between, more)]
     if ranks.on_cards:
         lines.append("NCCL exchanges them, in CUDA graphs")
+    if (trains := found[0].training) is not None:
+        lines.append(f"each rank keeps states of {bytes_text(trains.state_bytes)}")
+        if trains.shared_bytes:
+            whole = f"; those of {printable(', '.join(trains.whole))} are whole on each" if trains.whole else ""
+            lines[-1] += f", its part of the optimizer's, {bytes_text(trains.shared_bytes)} less than all{whole}"
     if found[0].dims:
         lines.append(f"at {', '.join(f'{printable(name)}={size}' for name, size in found[0].dims.items())}")
     chosen = f"\nas chosen:\n{ranks.cut.chosen}" if ranks.cut.chosen else ""
     return "\n".join(lines) + "\n" + chosen
+
+
+def _states(e: Explanation) -> dict[str, int]:
+    """Bytes of what a rank that trains keeps, and of what others keep for it."""
+    t = e.training
+    return {} if t is None else {"state_bytes": t.state_bytes, "shared_state_bytes": t.shared_bytes}
 
 
 def _explained(ranks: Ranks, dims: dict[str, int] | None) -> list[Explanation]:

@@ -20,7 +20,9 @@ class TrainingInfo:
 
     ``state_bytes`` are of the trained weights and what the optimizer keeps; ``moving`` are the statistics that batches
     move; ``loss_scale`` is what the loss is multiplied by, "" for nothing; ``kept`` counts the values that the forward
-    pass stores for the backward pass, of ``kept_bytes``; ``peak_bytes`` is the memory of the open model in a step.
+    pass stores for the backward pass, of ``kept_bytes``; ``peak_bytes`` is the memory of the open model in a step. Where
+    ranks share what the optimizer keeps, others have ``shared_bytes`` of it; ``whole`` are the weights of which each has
+    all.
     """
 
     loss: str
@@ -33,6 +35,8 @@ class TrainingInfo:
     kept: int
     kept_bytes: int
     peak_bytes: int
+    shared_bytes: int = 0
+    whole: tuple[str, ...] = ()
 
 
 def training_info(compilation: Compilation, sizes: Evaluator) -> TrainingInfo | None:
@@ -46,6 +50,7 @@ def training_info(compilation: Compilation, sizes: Evaluator) -> TrainingInfo | 
     forward = next(k for k, u in enumerate(compilation.units) if made in u.group.outputs)
     kept = [v for v, (first, last) in spans.items() if first <= forward < last]
     state_bytes = sum(s.bytes for s in states)
+    shared = {s.name.partition("/")[2] for s in states if s.parts > 1}
     return TrainingInfo(
         training.loss.kind,
         name_of(training.optimizer),
@@ -57,6 +62,8 @@ def training_info(compilation: Compilation, sizes: Evaluator) -> TrainingInfo | 
         len(kept),
         sizes.total([v.type.nbytes for v in kept]),
         state_bytes + compilation.weights_bytes + sizes.total([compilation.arena_bytes]),
+        sum(s.bytes * (s.parts - 1) for s in states),
+        tuple(s.name for s in states if s.trained and s.name not in shared) if training.shard_states else (),
     )
 
 

@@ -306,11 +306,13 @@ class State:
         name: what state files call it.
         first: a constant, what it holds when the model is opened; zeros where there is none.
         trained: whether it is a weight of the model, and not the optimiser's.
+        whole: where each rank keeps an equally long part of its elements, the dimensions of the whole.
     """
 
     name: str
     first: Value | None = None
     trained: bool = False
+    whole: Shape | None = None
 
 
 @dataclass

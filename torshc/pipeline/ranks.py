@@ -42,6 +42,7 @@ from ..sharding.config import RANKS_MOST
 from ..sharding.cut import Transfer, name_of
 from ..targets import TARGETS, find_target
 from ..training import Training, read_training
+from ..training.optimizers import name_of as name_of_optimizer
 from .compilation import Compilation
 from .compiler import compile_model, prepare
 
@@ -194,12 +195,18 @@ def _replicas(options: CompileOptions) -> tuple[CompileOptions, list[Training]]:
     assert options.train is not None
     if _AUTOMATIC.fullmatch(str(options.shard)) or _ANNOTATED.fullmatch(str(options.shard)):
         raise ConfigError(f"--shard {options.shard} with --train", "name a file that says replicas: 2, or as many")
-    count, training = read_sharding(_shard_of(options)).replicas, read_training(options.train)
+    sharding, training = read_sharding(_shard_of(options)), read_training(options.train)
+    count, shared = sharding.replicas, sharding.shard_states
     if not count:
         raise ConfigError(f"--train with stages or parts of tensors in {options.shard}", "ranks train as replicas: 2")
     if training.refuse_nan:
         raise ConfigError(f"{training.file}: refuse_nan with --shard", "leave it out, and look at the loss")
-    steps = [dataclasses.replace(training, rank=rank, ranks=count) for rank in range(count)]
+    if shared and not training.optimizer.states and training.accumulate == 1:
+        raise ConfigError(
+            f"{sharding.file}: optimizer_states: sharded, and {name_of_optimizer(training.optimizer)} keeps none",
+            "leave it out",
+        )
+    steps = [dataclasses.replace(training, rank=rank, ranks=count, shard_states=shared) for rank in range(count)]
     return dataclasses.replace(options, shard=None), steps
 
 

@@ -16,6 +16,7 @@ tensors:                        # or: all ranks compute all nodes, with their pa
     - {names: "*.c_proj*", axis: 0}
 
 replicas: 2                     # or, with --train: each rank has a part of the batch, and all the same weights
+optimizer_states: sharded       # of what the optimizer keeps each rank has its part
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from typing import Any
 from ..base.errors import ConfigError, did_you_mean
 from ..passes.config import Item, Problems, read_yaml
 
-KEYS = ("stages", "tensors", "replicas", "micro_batches")
+KEYS = ("stages", "tensors", "replicas", "micro_batches", "optimizer_states")
+STATES = ("replicated", "sharded")
 RANKS_MOST = 1024
 PARTS_MOST = 64
 SIZE_MOST = 1 << 31
@@ -154,12 +156,14 @@ class Sharding:
         stages: stages one behind the other.
         tensors: parts of weights.
         replicas: how many ranks train on a part of the batch each; 0 for none.
+        shard_states: whether each of these keeps its part of what the optimizer keeps, and updates its part of weights.
         file: where it was read.
     """
 
     stages: Stages | None = None
     tensors: TensorParallel | None = None
     replicas: int = 0
+    shard_states: bool = False
     file: str = ""
 
 
@@ -173,13 +177,15 @@ def read_sharding(path: Path) -> Sharding:
     problems, found = Problems(), dict[str, Any]()
     with problems.gather():
         items = top.mapping(KEYS)
-        parts = items.pop("micro_batches", None)
+        parts, states = items.pop("micro_batches", None), items.pop("optimizer_states", None)
         if parts is not None and "stages" not in items:
             raise parts.error("micro_batches without stages", "only stages work on parts of a batch side by side")
+        if states is not None and "replicas" not in items:
+            raise states.error("optimizer_states without replicas", "only ranks that train have states to share")
         if len(items) != 1:
             if items:
                 raise top.error(f"{' and '.join(items)} at once", "cut the model in one of these ways")
-            raise top.error("nothing says how the model is cut", f"one of: {', '.join(KEYS[:-1])}")
+            raise top.error("nothing says how the model is cut", f"one of: {', '.join(_READERS)}")
         for key, item in items.items():
             with problems.gather():
                 found[key] = _READERS[key](item)
@@ -187,6 +193,9 @@ def read_sharding(path: Path) -> Sharding:
             with problems.gather():
                 count = parts.integer(2, PARTS_MOST)
                 found["stages"] = replace(found["stages"], parts=count) if "stages" in found else None
+        if states is not None:
+            with problems.gather():
+                found["shard_states"] = _states(states) == "sharded"
     problems.settle()
     return Sharding(file=top.file, **found)
 
@@ -235,6 +244,13 @@ def _split_rule(item: Item) -> SplitRule:
         parts = tuple(i.integer(1, SIZE_MOST) for i in given.sequence()) if several else given.integer(1, RANKS_MOST)
     names = items["names"]
     return SplitRule(Choice(names.text(), _place(names)), items["axis"].integer(-8, 7), parts, _place(item))
+
+
+def _states(item: Item) -> str:
+    text = item.text()
+    if text not in STATES:
+        raise item.error(f"unknown states {text!r}{did_you_mean(text, STATES)}", " or ".join(STATES))
+    return text
 
 
 def _replicas(item: Item) -> int:

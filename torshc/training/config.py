@@ -110,6 +110,7 @@ class Training:
         file: where it was read.
         rank, ranks: which of how many processes this step is for, each with a part of the batch, as long as those of
             others; no file says this.
+        shard_states: whether each of them keeps its part of what the optimizer keeps; no file of steps says this.
     """
 
     weights: tuple[Choice, ...]
@@ -129,6 +130,7 @@ class Training:
     file: str = ""
     rank: int = 0
     ranks: int = 1
+    shard_states: bool = False
 
 
 def read_training(path: Path) -> Training:

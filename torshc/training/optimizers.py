@@ -7,7 +7,7 @@ zeros at first.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
@@ -174,12 +174,19 @@ def name_of(optimizer: Optimizer) -> str:
     return next(name for name, kind in OPTIMIZERS.items() if type(optimizer) is kind)
 
 
-def clipped(gradients: Sequence[Tensor], norm: float) -> list[Tensor]:
-    """Gradients whose norm, of all together, is at most `norm`: min(1, norm / (|g| + 1e-6)) g."""
-    squares = [(g * g).sum(range(g.rank), keep=False) for g in gradients]
+def clipped(
+    gradients: Sequence[Tensor], norm: float, squares: Sequence[Tensor], over: Callable[[Tensor], Tensor]
+) -> list[Tensor]:
+    """Gradients whose norm, of all together, is at most `norm`: min(1, norm / (|g| + 1e-6)) g.
+
+    Args:
+        squares: of each the sum of its elements' squares, or what this rank has of that.
+        over: the sum over ranks.
+    """
     wide = F64 if any(g.dtype is F64 for g in gradients) else F32
     total = squares[0].cast(wide)
     for square in squares[1:]:
         total = total + square.cast(wide)
+    total = over(total)
     scale = minimum(total.constant(1.0), norm / (sqrt(total) + 1e-6))
     return [g * scale.cast(g.dtype) for g in gradients]

@@ -8,7 +8,7 @@ in a row.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -69,11 +69,12 @@ class Scaling:
         inverse = 1.0 / self._now
         return [(g * inverse.cast(g.dtype)).value for g in (Tensor(self._builder, v) for v in gradients)]
 
-    def judge(self, gradients: Sequence[Tensor], last: Tensor | None) -> None:
+    def judge(self, gradients: Sequence[Tensor], last: Tensor | None, over: Callable[[Tensor], Tensor]) -> None:
         """Look for gradients that are not finite, and decide what becomes of the scale.
 
         Args:
             last: whether this step has the last part of a batch, so that it makes an update; None where each has.
+            over: the sum over ranks, each of which may have parts of gradients only.
         """
         if self._scale is None or self.skipped is None:
             return
@@ -82,7 +83,7 @@ class Scaling:
             faults = [
                 maximum(*faults[k : k + 2]) if k + 1 < len(faults) else faults[k] for k in range(0, len(faults), 2)
             ]
-        self._finite = faults[0] < 0.5
+        self._finite = over(faults[0]) < 0.5
         omitted = ~self._finite if last is None else last & ~self._finite
         skipped = Tensor(self._builder, self.skipped)
         self.pairs[SKIPPED] = self.skipped, where(omitted, skipped + 1, skipped).value

@@ -14,7 +14,7 @@ from ..base.errors import ConfigError, UnsupportedError, did_you_mean
 from ..base.safetensors import OWN
 from ..expr import F32, F64, I64, DType, as_int
 from ..gradient import gradients
-from ..graph import Builder, Graph, Node, Rewriter, State, TensorType, Value, ints_of
+from ..graph import Builder, Graph, Node, Rewriter, Shape, State, TensorType, Value, ints_of
 from ..ops.control.flow import Looping, bodies
 from ..ops.core.bounds import LOSS
 from ..ops.core.functions import abs, where
@@ -58,7 +58,7 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     asked = _choose_outputs(graph, training)
     mode = Mode(graph, training)
     held, (loss, *given) = _as_inputs(graph, chosen, [loss, *asked.values()], mode)
-    replicas = Replicas(builder, training.rank, training.ranks)
+    replicas = Replicas(builder, training.rank, training.ranks, training.shard_states)
     wanted, loss = loss, replicas.mean(loss, "loss")
     rate = _add_number_input(graph, training, RATE, F32) if training.optimizer.learning_rate == INPUT else None
     seed = _add_number_input(graph, training, SEED, I64) if mode.draws and training.seed is None else None
@@ -76,8 +76,9 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     own = _gradients(builder, held, scaling.scaled(wanted))
     first_update = len(graph.nodes)
     found = scaling.unscaled(replicas.means(own, [*held]))
-    slopes = _choose_gradients(training, dict(zip(held, found, strict=True)))
-    weights, kept = _updates(builder, training, held, found, rate, at, scaling)
+    chosen_slopes = _choose_gradients(training, dict(zip(held, found, strict=True)))
+    slopes = {f"gradient/{name}": replicas.whole(g, held[name]) for name, g in chosen_slopes.items()}
+    weights, kept, parts = _updates(builder, training, held, found, rate, at, scaling, replicas)
     bring_forward(graph, first_update, held.values())
     running = {name: (old, replicas.mean(new, name)) for name, (old, new) in mode.running.items()}
     replicas.settle()
@@ -89,7 +90,7 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     results = {_LOSS: loss} | scaling.results | dict(zip(asked, given, strict=True)) | slopes
     graph.declare_outputs([*results.values(), *(new for _, new in pairs.values())], [*results, *pairs])
     graph.recomputes = training.recompute
-    graph.declare_states(State(name, first.get(name), name in weights) for name in pairs)
+    graph.declare_states(State(name, first.get(name), name in weights, parts.get(name)) for name in pairs)
 
 
 def require_straight(graph: Graph, remedy: str = "") -> None:
@@ -243,7 +244,7 @@ def _choose_outputs(graph: Graph, training: Training) -> dict[str, Value]:
 
 
 def _choose_gradients(training: Training, found: Mapping[str, Value]) -> dict[str, Value]:
-    """The gradients that a step gives, by the names of its outputs.
+    """The gradients that a step gives, by the names of the weights.
 
     Raises:
         ConfigError: with all names that are of no trained weight, each with its line.
@@ -255,7 +256,7 @@ def _choose_gradients(training: Training, found: Mapping[str, Value]) -> dict[st
             if not names:
                 hint = did_you_mean(choice.text, [*found])
                 raise ConfigError(f"{choice.where}: no weight {choice.text!r} is trained{hint}", "name one that is")
-        chosen |= {f"gradient/{name}": found[name] for name in names}
+        chosen |= {name: found[name] for name in names}
     problems.settle()
     return chosen
 
@@ -307,12 +308,16 @@ def _updates(
     rate: Value | None,
     count: _Count,
     scaling: Scaling,
-) -> tuple[dict[str, Held], dict[str, Held]]:
+    replicas: Replicas,
+) -> tuple[dict[str, Held], dict[str, Held], dict[str, Shape]]:
     """The weights, and what is kept of them: by the optimizer, and the sums of gradients between two updates.
 
     Args:
-        slopes: the gradients.
+        slopes: the gradients, or this rank's parts of them.
         scaling: learns here whether they are finite.
+
+    Returns:
+        The last is of what each rank keeps a part of the dimensions of the whole.
     """
     optimizer, graph = training.optimizer, builder.graph
     found = [Tensor(builder, g) for g in slopes]
@@ -321,17 +326,24 @@ def _updates(
         before = [graph.new_value(g.type, f"{SUM}/{name}") for name, g in zip(held, found, strict=True)]
         found = [Tensor(builder, s) + g * (1 / training.accumulate) for s, g in zip(before, found, strict=True)]
         sums = {s.name: (s, where(count.last, 0.0, g).value) for s, g in zip(before, found, strict=True)}
-    scaling.judge(found, count.last)
-    found = scaling.gated(found) if training.clip_norm is None else clipped(found, training.clip_norm)
+    scaling.judge(found, count.last, replicas.sum)
+    if training.clip_norm is None:
+        found = scaling.gated(found)
+    else:
+        squares = [replicas.squares(g, v) for g, v in zip(found, held.values(), strict=True)]
+        found = clipped(found, training.clip_norm, squares, replicas.sum)
+    parts = {f"{SUM}/{name}": v.shape for name, v in held.items() if sums and replicas.shares(v)}
     for (name, v), gradient in zip(held.items(), found, strict=True):
-        weight = Tensor(builder, v)
+        old = replicas.part(v)
+        weight = Tensor(builder, old)
         given = weight.constant(float(optimizer.learning_rate)) if rate is None else Tensor(builder, rate).cast(v.dtype)
         names = [f"{OWN}{state}/{name}" for state in optimizer.states]
-        kept_now = [graph.new_value(v.type, n) for n in names]
+        kept_now = [graph.new_value(old.type, n) for n in names]
+        parts |= {n: v.shape for n in names if replicas.shares(v)}
         at = At(given, count.update.cast(v.dtype), training.weight_decay)
         new, *renewed = optimizer.update(at, weight, gradient, *(Tensor(builder, s) for s in kept_now))
-        weights[name] = v, scaling.settle(count.last, new, v).value
+        weights[name] = v, replicas.whole(scaling.settle(count.last, new, old).value, v)
         kept |= {
             n: (s, scaling.settle(count.last, t, s).value) for n, s, t in zip(names, kept_now, renewed, strict=True)
         }
-    return weights, kept | sums
+    return weights, kept | sums, parts

@@ -345,7 +345,9 @@ TORSHC_API int torshc_state_read(torshc_model *model, int32_t index, void *data,
  * with its folder, and renamed: whatever happens, `path` is the old file or the new one. A process that is killed may leave
  * PATH.*.partial behind. Training goes on from a file with the bits that it would have had without a stop. On failure the
  * model keeps its states: TORSHC_E_STATE where the file cannot be read or written, is truncated or damaged,
- * TORSHC_E_BUILD where it is of another model, of other trained weights or of another optimiser. */
+ * TORSHC_E_BUILD where it is of another model, of other trained weights or of another optimiser. Files have all of each
+ * state. Where ranks that train have parts of states (optimizer_states: sharded), saving and reading these are exchanges,
+ * which all ranks have to call in the same order. */
 TORSHC_API int torshc_state_save(torshc_model *model, const char *path);
 TORSHC_API int torshc_state_load(torshc_model *model, const char *path);
 

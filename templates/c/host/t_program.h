@@ -145,6 +145,7 @@ typedef struct {
     uint64_t offset, bytes; /* in the memory of all states */
     int64_t first;
     int32_t trained; /* a weight of the model */
+    int32_t parts;   /* how many ranks have a part of it of that many bytes; 1 where it is whole */
 } t_state;
 
 /* What a form takes for granted: all elements of an input are one number. */
@@ -200,6 +201,8 @@ typedef struct {
     int32_t loose;        /* the one in which sizes of 1 broadcast; 0 for none */
     int32_t recorded;     /* how many recordings of runs a card keeps; 0 for the usual number */
     const t_cards *cards; /* NULL for a model that is whole, and on processors */
+    /* All parts of what ranks share, behind each other: an exchange; NULL for a model that is whole. */
+    int (*gather)(torshc_ranks *ranks, const void *own, void *all, int64_t bytes);
     const t_port *input, *output;
     const t_symbol *symbol;
     const int32_t *shared;           /* of each output the input whose buffer it may be, or -1; NULL for none */

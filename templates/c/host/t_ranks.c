@@ -1,6 +1,7 @@
 /* Exchanges between the processes that share a model. Each waits until it is done or its time is over; then a roll call
  * finds out which processes do not answer, so that the error names them. */
 #define _GNU_SOURCE
+#include "t_program.h"
 #include "t_ranks.h"
 
 #include <sched.h>
@@ -144,4 +145,10 @@ void t_ranks_reduce_scatter(t_ranks_call *call, const void *from, void *to, int6
     if (fits(call, count))
         finish(call, call->ranks->ireduce_scatter(call->ranks->context, from, to, (size_t)count, type, &request),
                &request, -1);
+}
+
+int t_ranks_gather(torshc_ranks *ranks, const void *own, void *all, int64_t bytes) {
+    t_ranks_call call = {ranks, NULL, 0, ""};
+    t_ranks_all_gather(&call, own, all, bytes);
+    return call.status ? t_fail(call.status, "parts of a state: %s", call.message) : TORSHC_OK;
 }

@@ -27,6 +27,9 @@ void t_ranks_all_reduce(t_ranks_call *call, const void *from, void *to, int64_t 
 void t_ranks_all_gather(t_ranks_call *call, const void *from, void *to, int64_t bytes);
 void t_ranks_reduce_scatter(t_ranks_call *call, const void *from, void *to, int64_t count, torshc_dtype type);
 
+/* As t_ranks_all_gather, of memory of the host outside of a run; a status, with a message. */
+int t_ranks_gather(torshc_ranks *ranks, const void *own, void *all, int64_t bytes);
+
 /* Notes what failed, and that there can be no other run. */
 void t_ranks_fail(t_ranks_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -45,10 +45,21 @@ int torshc_state_info(int32_t index, torshc_dtype *dtype, int32_t *ndim, const i
     return TORSHC_OK;
 }
 
-/* One of them, which may lie on a device, to the host's memory. */
+static uint64_t bytes_of(int32_t index) { return P->state[index].bytes * (uint64_t)P->state[index].parts; }
+
+/* One of them, which may lie on a device, to the host's memory: the whole of it, of which other ranks may have parts. */
 static int read_state(torshc_model *m, int32_t index, void *to) {
-    const uint64_t bytes = P->state[index].bytes;
-    return bytes ? t_read_states(m, P->state[index].offset, to, (size_t)bytes) : TORSHC_OK;
+    const t_state *s = &P->state[index];
+    if (!s->bytes || s->parts == 1)
+        return s->bytes ? t_read_states(m, s->offset, to, (size_t)s->bytes) : TORSHC_OK;
+    void *own = malloc((size_t)s->bytes);
+    if (!own)
+        return t_fail(TORSHC_E_MEMORY, "no memory for a part of %llu bytes", (unsigned long long)s->bytes);
+    int status = t_read_states(m, s->offset, own, (size_t)s->bytes);
+    if (!status)
+        status = P->gather(((t_model *)m)->shared->ranks, own, to, (int64_t)s->bytes);
+    free(own);
+    return status;
 }
 
 int torshc_state_read(torshc_model *m, int32_t index, void *data, size_t bytes) {
@@ -56,12 +67,12 @@ int torshc_state_read(torshc_model *m, int32_t index, void *data, size_t bytes) 
     int status = t_check_alive(m, "torshc_state_read");
     if (status)
         return status;
-    if (!is_state(index) || (!data && P->state[index].bytes))
+    if (!is_state(index) || (!data && bytes_of(index)))
         return t_fail(TORSHC_E_ARGUMENT, "torshc_state_read: data is NULL, or state %d of %d", (int)index,
                       (int)P->state_count);
-    if (bytes != P->state[index].bytes)
+    if (bytes != bytes_of(index))
         return t_fail(TORSHC_E_SHAPE, "torshc_state_read: %zu bytes for state %d, which has %llu", bytes, (int)index,
-                      (unsigned long long)P->state[index].bytes);
+                      (unsigned long long)bytes_of(index));
     pthread_mutex_lock(&head->lock);
     status = read_state(m, index, data);
     pthread_mutex_unlock(&head->lock);
@@ -117,7 +128,7 @@ static int write_digested(torshc_model *m, const char *path, int file, unsigned 
         const int status = read_state(m, i, one);
         if (status)
             return status;
-        found = digest_of(found, one, P->state[i].bytes);
+        found = digest_of(found, one, bytes_of(i));
     }
     put_little(length, header);
     put_little(digest, found);
@@ -127,7 +138,7 @@ static int write_digested(torshc_model *m, const char *path, int file, unsigned 
         const int status = read_state(m, i, one);
         if (status)
             return status;
-        if (write_all(file, one, P->state[i].bytes))
+        if (write_all(file, one, bytes_of(i)))
             return fail_file(path, "cannot be written");
     }
     return fsync(file) ? fail_file(path, "cannot be written") : TORSHC_OK;
@@ -136,8 +147,8 @@ static int write_digested(torshc_model *m, const char *path, int file, unsigned 
 static int write_states(torshc_model *m, const char *path, int file) {
     uint64_t largest = 1;
     for (int32_t i = 0; i < P->state_count; i++)
-        if (P->state[i].bytes > largest)
-            largest = P->state[i].bytes;
+        if (bytes_of(i) > largest)
+            largest = bytes_of(i);
     unsigned char *one = malloc((size_t)largest);
     if (!one)
         return t_fail(TORSHC_E_MEMORY, "no memory for a state of %llu bytes", (unsigned long long)largest);
@@ -254,7 +265,7 @@ static int load(torshc_model *m, const char *path, int file) {
     uint64_t want = LENGTH + header + DIGEST;
     struct stat found;
     for (int32_t i = 0; i < P->state_count; i++)
-        want += P->state[i].bytes;
+        want += bytes_of(i);
     if (fstat(file, &found))
         return fail_file(path, "cannot be read");
     if (!S_ISREG(found.st_mode))
@@ -267,9 +278,11 @@ static int load(torshc_model *m, const char *path, int file) {
     if (!status) {
         const unsigned char *at = data + LENGTH + header + DIGEST;
         pthread_mutex_lock(&head->lock);
-        for (int32_t i = 0; i < P->state_count && !status; at += P->state[i++].bytes)
-            if (P->state[i].bytes)
-                status = t_write_states(m, P->state[i].offset, at, (size_t)P->state[i].bytes);
+        for (int32_t i = 0; i < P->state_count && !status; at += bytes_of(i++)) {
+            const uint64_t bytes = P->state[i].bytes, before = P->state[i].parts > 1 ? bytes * (uint64_t)P->rank : 0;
+            if (bytes)
+                status = t_write_states(m, P->state[i].offset, at + before, (size_t)bytes);
+        }
         pthread_mutex_unlock(&head->lock);
     }
     free(data);

@@ -22,6 +22,7 @@ from tests.emulation.emulated import build_nccl, emulated_tools, missing
 from tests.sharding.models import decoder, mlp
 from tests.support.models import save
 from tests.support.ranks import World
+from tests.training.networks import ADAM, batches, convolutional, write_step
 from torshc.base.errors import BundleError, RunError
 from torshc.runtime.native import Options
 
@@ -92,6 +93,36 @@ def test_ranks_give_the_answers_of_the_whole(what: str, tmp_path: Path) -> None:
             raise each
         # Sums are in another order, and tensor cores are emulated: a few units in the last place of the largest.
         assert np.allclose(each["y"], want, rtol=0, atol=4e-6 * np.abs(want).max())
+
+
+def test_ranks_train_with_shared_states(tmp_path: Path) -> None:
+    """As one rank does of the whole batch, and files of states are whole."""
+    (tmp_path / "shard.yaml").write_text("replicas: 2\noptimizer_states: sharded\n")
+    step = write_step(tmp_path, ADAM)
+    with emulated_tools():
+        torshc.compile(
+            convolutional(batch=4), tmp_path / "r.tsc", train=step, shard=tmp_path / "shard.yaml", target="cuda"
+        )
+    torshc.compile(convolutional(batch=8), tmp_path / "whole.tsc", train=step)
+    learner, given = torshc.load(tmp_path / "whole.tsc"), batches(3)
+    losses = [learner.step(b)["loss"].item() for b in given]
+    found: list[Any] = [None, None]
+
+    def run(rank: int, table: Any) -> None:
+        own = torshc.load(tmp_path / "r.tsc", ranks=ctypes.addressof(table))
+        part = slice(4 * rank, 4 * rank + 4)
+        steps = [float(own.step({n: x[part] for n, x in b.items()})["loss"].item()) for b in given]
+        own.save_state(tmp_path / f"{rank}.safetensors")
+        own.load_state(tmp_path / f"{rank}.safetensors")
+        found[rank] = steps, own.state_dict()
+
+    World(2).each(run)
+    assert (tmp_path / "0.safetensors").read_bytes() == (tmp_path / "1.safetensors").read_bytes()
+    for steps, states in found:
+        assert np.allclose(steps, losses, rtol=1e-5)
+        for name, state in learner.state_dict().items():
+            # Adam's first steps are of one size for each element, however small its gradient and what is rounded of it.
+            assert np.allclose(states[name], state, rtol=0, atol=1e-5 * max(np.abs(state).max(initial=0), 1e-3)), name
 
 
 def test_every_rank_has_a_card_of_its_own(tensors: Path) -> None:
