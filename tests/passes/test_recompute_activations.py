@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
+from tests.training.networks import model, write_step
+from torshc.formats import load_graph
 from torshc.graph import Graph
 from torshc.graph.verify import verify
 from torshc.passes.interpret import run_graph
 from torshc.passes.policy import Policy
 from torshc.plan.finalise import finalise
 from torshc.plan.place import make_plan
+from torshc.training import make_training_graph, read_training
 
 from ..support.pass_graphs import OPTIONS, Model, dims, names, random_inputs, run_one
 
@@ -87,3 +91,30 @@ def test_what_slopes_alone_read_is_never_stored(images: int) -> None:
         np.testing.assert_array_equal(a_, b)
     stored = {v for g in make_plan(finalise(graph, Policy.of())).groups for v in g.outputs}
     assert (y in stored) == (images == 2)
+
+
+@pytest.mark.parametrize("segments", [2, 4, 8])
+def test_segments_that_are_computed_again_give_the_same_bits(segments: int, tmp_path: Path) -> None:
+    """A step of a chain of products, forwards and backwards, by NumPy; of fewer segments fewer values are kept."""
+    rng, x = np.random.default_rng(8), "x"
+    weights, nodes = dict[str, Any](), []
+    for k in range(12):
+        weights[f"w{k}"] = rng.standard_normal((16, 16)) * 0.25
+        nodes += [helper.make_node("MatMul", [x, f"w{k}"], [f"p{k}"]), helper.make_node("Tanh", [f"p{k}"], [f"t{k}"])]
+        x = f"t{k}"
+    source = model(nodes, {"x": [8, 16]}, {x: [8, 16]}, weights, np.float64)
+    step = write_step(tmp_path, "weights: '*'\nloss: mse\noptimizer: {sgd: {learning_rate: 1}}\n")
+    graph = load_graph(source, None, {})
+    make_training_graph(graph, read_training(step))
+    fed = random_inputs(graph)
+    before, products = run_graph(graph, fed), names(graph).count("MatMul")
+    graph.bound = segments, 2**31
+    assert run_one("recompute_activations", graph, OPTIONS)
+    verify(graph, "recompute_activations")
+    found = graph.recomputations
+    assert 1 <= len(found) <= segments and all(r.chosen for r in found)
+    assert names(graph).count("MatMul") == products + sum(
+        v.producer is not None and v.producer.op.name == "MatMul" for r in found for v in r.values
+    )
+    for a, b in zip(run_graph(graph, fed), before, strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -30,6 +30,10 @@ _WORDS = """
     ssl stdc System thread_db util z zstd
 """
 PREFIX_WORDS = frozenset(_WORDS.split())
+_BYTES = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?) ?([A-Za-z]*)")
+_UNITS = {"": 1, "b": 1} | {
+    f"{letter}{i}b": base**k for i, base in (("", 1000), ("i", 1024)) for k, letter in enumerate("kmgt", 1)
+}
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}\Z")
 _SCHEDULER = re.compile(r"(tcp|tls)://[A-Za-z0-9.\-\[\]:_]{1,255}\Z")
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.,=")
@@ -91,6 +95,8 @@ class CompileOptions:
             each weight; f8 also 2^-17 of the largest of 32 that share a scale.
         sbom: write a bill of materials (CycloneDX) into the bundle.
         train: file of a training step (YAML): the library trains the model's weights instead of running it.
+        train_memory: most bytes of memory that an open model which trains has in a step: its states, weights and
+            intermediate values, without threads' scratch; 0 for any. What does not fit is computed again.
         shard: file that cuts the model into ranks, processes that share it (YAML); "auto:4" for as a cost model
             chooses, "model" (or "model:NAME") for as ONNX's annotations in it say; the whole model when None.
         named_weights: let the library take other weights by the model's names (``torshc_set_tensors``).
@@ -139,6 +145,7 @@ class CompileOptions:
     weights_dtype: str = "f32"
     sbom: bool = False
     train: Path | None = None
+    train_memory: int = 0
     shard: Path | None = None
     named_weights: bool = False
     profile: bool = False
@@ -164,6 +171,10 @@ class CompileOptions:
             raise ConfigError("--train with --specialize or --observed", "leave it out: a step has one form")
         if not all(isinstance(text, str) for text in self.specialize):
             raise ConfigError(f"specialize is {self.specialize!r}", "give texts such as 'batch=1,8 seq=64..128'")
+        if self.train_memory:
+            _between("train_memory", self.train_memory, 1, 2**63 - 1)
+            if self.train is None:
+                raise ConfigError("--train-memory without --train", "leave it out, or name a training step")
         if self.train is not None and self.named_weights:
             remedy = "leave --named-weights out: a library that trains loads its weights from state files"
             raise ConfigError("--train with --named-weights", remedy)
@@ -235,6 +246,22 @@ class CompileOptions:
 def is_prefix(text: str) -> bool:
     """Whether names in C may begin with it."""
     return bool(_PREFIX.match(text))
+
+
+def parse_bytes(text: str) -> int:
+    """A number of bytes, with a unit or without.
+
+    Raises:
+        ConfigError: when the text is something else.
+
+    >>> [parse_bytes(t) for t in ("4GiB", "1.5MB", "800")]
+    [4294967296, 1500000, 800]
+    """
+    found = _BYTES.fullmatch(text)
+    scale = _UNITS.get(found[2].lower()) if found else None
+    if found is None or scale is None or float(found[1]) * scale >= 2**63:
+        raise ConfigError(f"{text!r} is no number of bytes", "write one such as 4GiB, 800MB or 1000000")
+    return int(float(found[1]) * scale)
 
 
 def parse_shape(text: str) -> tuple[str, tuple[int | str | None, ...]]:

@@ -14,7 +14,7 @@ from .console import echo_json, show_warnings
 
 @click.command()
 @flags.MODEL_ARGUMENT
-@flags.add(*flags.MODEL, flags.TRAIN, flags.JSON)
+@flags.add(*flags.MODEL, flags.TRAIN, flags.TRAIN_MEMORY, flags.JSON)
 def check(model: Path, as_json: bool, **given: Any) -> None:
     """List what is unsupported in MODEL, and what is ignored in it.
 

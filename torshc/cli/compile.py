@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     metavar="OUT",
     help="The bundle, or of several MODELs the folder for theirs; by default MODEL's name with .tsc, here.",
 )
-@flags.add(*flags.MODEL, *flags.BUILD, flags.PROFILE, flags.THREADS, flags.TRAIN, flags.SHARD)
+@flags.add(*flags.MODEL, *flags.BUILD, flags.PROFILE, flags.THREADS, flags.TRAIN, flags.TRAIN_MEMORY, flags.SHARD)
 @click.option(
     "--emit",
     type=click.Choice(["source", "objects", "bundle", "archive", "page"]),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @flags.MODEL_ARGUMENT
-@flags.add(*flags.MODEL, flags.TRAIN, flags.SHARD, flags.DIMS)
+@flags.add(*flags.MODEL, flags.TRAIN, flags.TRAIN_MEMORY, flags.SHARD, flags.DIMS)
 @click.option("--format", "form", type=click.Choice(["text", "json", "dot", "html"]), help="text by default.")
 @click.option("-o", "--output", "out", type=flags.FILE, metavar="FILE", help="Write to this file.")
 @click.option("--open", "opened", is_flag=True, help="Open the page of --format html in the browser.")

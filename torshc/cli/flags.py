@@ -87,6 +87,12 @@ def _budget(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ..
     return dict(map(parse_budget, words))
 
 
+def _bytes(ctx: click.Context, parameter: click.Parameter, word: str | None) -> int:
+    from ..base.options import parse_bytes
+
+    return parse_bytes(word) if word is not None else 0
+
+
 def _dims(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, int]:
     from ..workbench.feeds import parse_dims
 
@@ -171,6 +177,12 @@ TRAIN: Option = click.option(
     type=FILE,
     metavar="FILE",
     help="Train the model's weights by the step in this file (YAML); c, cuda, llvm, webgpu.",
+)
+TRAIN_MEMORY: Option = click.option(
+    "--train-memory",
+    callback=_bytes,
+    metavar="SIZE",
+    help="Most memory of an open model that trains, as 4GiB: activations that do not fit are computed again.",
 )
 SHARD: Option = click.option(
     "--shard",

@@ -30,7 +30,17 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0),
     help="Largest max|a-b| / max|b| of an output; by default what the rounding of its types explains, 1e-4 for f32.",
 )
-@flags.add(flags.INPUT, flags.DIMS, flags.SEED, flags.THREADS, *flags.MODEL, *flags.BUILD, flags.TRAIN, flags.JSON)
+@flags.add(
+    flags.INPUT,
+    flags.DIMS,
+    flags.SEED,
+    flags.THREADS,
+    *flags.MODEL,
+    *flags.BUILD,
+    flags.TRAIN,
+    flags.TRAIN_MEMORY,
+    flags.JSON,
+)
 def verify(
     model: Path,
     against: str,

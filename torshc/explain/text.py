@@ -83,6 +83,8 @@ def _training(t: TrainingInfo) -> Iterator[str]:
     if t.moving:
         yield from paragraph("statistics", f"{printable(', '.join(t.moving))}: moved by each batch")
     yield from paragraph("kept", f"{t.kept} values for the backward pass, {bytes_text(t.kept_bytes)}")
+    if t.again:
+        yield from paragraph("again", f"{printable(', '.join(t.again))}: {bytes_text(t.again_bytes)} not kept")
 
 
 def _loose(loose: LooseInfo) -> str:

@@ -20,9 +20,9 @@ class TrainingInfo:
 
     ``state_bytes`` are of the trained weights and what the optimizer keeps; ``moving`` are the statistics that batches
     move; ``loss_scale`` is what the loss is multiplied by, "" for nothing; ``kept`` counts the values that the forward
-    pass stores for the backward pass, of ``kept_bytes``; ``peak_bytes`` is the memory of the open model in a step. Where
-    ranks share what the optimizer keeps, others have ``shared_bytes`` of it; ``whole`` are the weights of which each has
-    all.
+    pass stores for the backward pass, of ``kept_bytes``; ``again`` names what is computed again instead, of
+    ``again_bytes``; ``peak_bytes`` is the memory of the open model in a step. Where ranks share what the optimizer
+    keeps, others have ``shared_bytes`` of it; ``whole`` are the weights of which each has all.
     """
 
     loss: str
@@ -34,6 +34,8 @@ class TrainingInfo:
     moving: tuple[str, ...]
     kept: int
     kept_bytes: int
+    again: tuple[str, ...]
+    again_bytes: int
     peak_bytes: int
     shared_bytes: int = 0
     whole: tuple[str, ...] = ()
@@ -49,6 +51,8 @@ def training_info(compilation: Compilation, sizes: Evaluator) -> TrainingInfo | 
     made = storage[loss].root if loss in storage else loss
     forward = next(k for k, u in enumerate(compilation.units) if made in u.group.outputs)
     kept = [v for v, (first, last) in spans.items() if first <= forward < last]
+    again = [r for r in compilation.graph.recomputations if r.chosen]
+    names = dict.fromkeys(v.producer.name or v.name for r in again for v in r.values if v.producer is not None)
     state_bytes = sum(s.bytes for s in states)
     shared = {s.name.partition("/")[2] for s in states if s.parts > 1}
     return TrainingInfo(
@@ -61,6 +65,8 @@ def training_info(compilation: Compilation, sizes: Evaluator) -> TrainingInfo | 
         tuple(s.name for s in states if not s.trained and not s.name.startswith(OWN)),
         len(kept),
         sizes.total([v.type.nbytes for v in kept]),
+        tuple(names),
+        sum(r.bytes for r in again),
         state_bytes + compilation.weights_bytes + sizes.total([compilation.arena_bytes]),
         sum(s.bytes * (s.parts - 1) for s in states),
         tuple(s.name for s in states if s.trained and s.name not in shared) if training.shard_states else (),

@@ -299,6 +299,25 @@ class _FixedTable(dict[Any, Any]):
 
 
 @dataclass(frozen=True)
+class Recomputation:
+    """Values of a forward pass that a training step can compute again instead of keeping them.
+
+    Attributes:
+        values: what is not kept then.
+        nodes: how many compute it again.
+        bytes: what need not be kept.
+        cost: bytes that the kernels move, or their operations in bytes that take as long.
+        chosen: whether it is done.
+    """
+
+    values: tuple[Value, ...]
+    nodes: int
+    bytes: int
+    cost: int
+    chosen: bool = False
+
+
+@dataclass(frozen=True)
 class State:
     """A tensor that an open model keeps from run to run.
 
@@ -335,6 +354,9 @@ class Graph:
         custom: operators of the model that users declare.
         states: what runs keep for the next run: the last inputs hold them, and the last results take their places.
         recomputes: whether a training step computes images again on the way back, to need less memory.
+        recomputations: what could be computed again, the best first, once a pass has looked for it.
+        bound: for a bound of memory, how many segments the forward pass is cut into for that, and how many of the
+            recomputations are done; None where there is none.
         rank, ranks: which of how many processes that share the model it is for; 0 ranks for a model that is whole.
         file_sha256: of the file that the model was read from, without what lies beside it; empty where there was none.
     """
@@ -356,6 +378,8 @@ class Graph:
     custom: tuple[type[Any], ...] = ()
     states: tuple[State, ...] = ()
     recomputes: bool = False
+    recomputations: tuple[Recomputation, ...] = ()
+    bound: tuple[int, int] | None = None
     rank: int = 0
     ranks: int = 0
     file_sha256: str = ""

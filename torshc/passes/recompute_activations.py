@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..base.options import CompileOptions
 from ..expr import as_int, product
-from ..graph import Graph, Node, Rewriter, Value, relayout, rewire
+from ..graph import Graph, Node, Recomputation, Rewriter, Value, relayout, rewire
 from ..ops.math.pointwise import Separator
 from .manager import graph_pass
+from .recompute_segments import Kept, find_segments, work_of
 
 _LEAST = 2**16  # elements of an activation that is worth a kernel more
 _RULE = "recompute: true"
@@ -21,9 +22,12 @@ def recompute_activations(graph: Graph, options: CompileOptions) -> bool:
     """Results of a normalisation and an activation function are computed again before the backward pass reads them.
 
     Only where they follow element by element from activations that the backward pass reads too, and that are not
-    computed again themselves. Where the step asks for it (`recompute: true`), the memory is free in between, and a
-    kernel more reads those and writes this. In any step, what is read element by element alone, as Clip and its slope
-    read a normalised image, is not stored at all where it follows from one image: slopes read that in its place.
+    computed again themselves. In any step, what is read element by element alone, as Clip and its slope read a
+    normalised image, is not stored at all where it follows from one image: slopes read that in its place. Where the
+    step asks for more (`recompute: true`), the memory is free in between, and a kernel more reads those and writes
+    this. For a bound of memory (`--train-memory`) whole segments of the forward pass are computed again too
+    (`recompute_segments.py`): of all that could be, as many as the bound needs, those first that free the most for
+    their time.
 
     Before::
 
@@ -40,23 +44,27 @@ def recompute_activations(graph: Graph, options: CompileOptions) -> bool:
         %9 = ConvWeights(%11, %8)
         %10 = Mul(%1, %7)
     """
-    if (not graph.recomputes and options.train is None) or graph.outputs[0].producer is None:
+    asked = graph.recomputes or graph.bound is not None
+    if graph.outputs[0].producer is None or not (asked or options.train is not None):
         return False
-    order = {n: k for k, n in enumerate(graph.nodes)}
-    turn, users = order[graph.outputs[0].producer], graph.users()
-    late = {v: [n for n in by if order[n] > turn] for v, by in users.items()}
+    kept, free = Kept(graph, graph.outputs[0].producer), set[Value]()
     chains = dict[Value, Sequence[Node]]()
-    for node in graph.nodes[:turn]:
-        v = node.output if len(node.outputs) == 1 else None
-        if v is None or not late.get(v) or len(late[v]) == len(users[v]) or v in graph.outputs:
-            continue
-        passing = all(n.op.family == "pointwise" and n.output.shape == v.shape for n in users[v])
-        if not graph.recomputes and not passing:
-            continue
-        chain = _Chain(v, late, chains).find()
-        if chain and (graph.recomputes or _images_of(chain) == 1):
+    for v in kept.values:
+        chain = _Chain(v, kept.late, chains, _LEAST if graph.bound is None else kept.least).find()
+        if chain and _costs_nothing(v, chain, kept.users[v]):
+            free.add(v)
+        if chain and (asked or v in free):
             chains[v] = chain
-    return bool(chains) and _copy(graph, chains, late)
+    bought = {v: c for v, c in chains.items() if v not in free}
+    found = [Recomputation((v,), len(c), kept.bytes(v), sum(map(work_of, c)), True) for v, c in bought.items()]
+    if graph.bound is not None:
+        segments, count = graph.bound
+        found = sorted((*found, *find_segments(kept, segments)), key=lambda r: r.cost / r.bytes)
+        found = [replace(r, chosen=k < count) for k, r in enumerate(found)]
+    graph.recomputations = tuple(found)
+    single = free | {v for r in found if r.chosen and len(r.values) == 1 for v in r.values if v in chains}
+    inside = {v for r in found if r.chosen and not single.issuperset(r.values) for v in r.values}
+    return _Again(graph, kept, {v: chains[v] for v in single - inside}, inside).copy()
 
 
 @dataclass
@@ -67,15 +75,17 @@ class _Chain:
         value: what they make.
         late: nodes of the backward pass that read each value.
         again: activations that are computed again.
+        least: elements of an activation that is worth a kernel more.
     """
 
     value: Value
     late: Mapping[Value, Sequence[Node]]
     again: Collection[Value]
+    least: int
 
     def find(self) -> Sequence[Node]:
         """Them, in order; none if it cannot be computed again."""
-        if not _is_activation(self.value):
+        if not _is_activation(self.value, self.least):
             return []
         found, pending = dict[Node, None](), [self.value]
         while pending:
@@ -95,15 +105,17 @@ class _Chain:
         return _in_order(found)
 
 
-def _images_of(chain: Sequence[Node]) -> int:
-    """How many whole activations a chain reads."""
+def _costs_nothing(v: Value, chain: Sequence[Node], readers: Sequence[Node]) -> bool:
+    """Whether those who read an activation, element by element, can read the one activation that it follows from."""
     made = {n.output for n in chain}
-    return len({x for n in chain for x in n.operands if x not in made and x.shape == chain[-1].output.shape})
+    whole = {x for n in chain for x in n.operands if x not in made and x.shape == v.shape}
+    alike = all(n.op.family == "pointwise" and n.output.shape == v.shape for n in readers)
+    return alike and len(whole) == 1 and _is_activation(v, _LEAST)
 
 
-def _is_activation(v: Value) -> bool:
+def _is_activation(v: Value, least: int) -> bool:
     size = as_int(product(v.shape))
-    return v.type.rank > 2 and v.dtype.is_float and size is not None and size >= _LEAST
+    return v.type.rank > 2 and v.dtype.is_float and size is not None and size >= least
 
 
 def _in_order(nodes: Collection[Node]) -> list[Node]:
@@ -115,30 +127,71 @@ def _in_order(nodes: Collection[Node]) -> list[Node]:
     return done
 
 
-def _copy(graph: Graph, chains: Mapping[Value, Sequence[Node]], late: Mapping[Value, Sequence[Node]]) -> bool:
-    """Copies of chains, each before the first node that reads its result in the backward pass."""
-    rewriter, made = Rewriter(graph, "recompute_activations"), dict[Value, Value]()
-    readers = {n for v in chains for n in late[v]}
-    for node in rewriter:
-        if node in readers:
-            for v in [v for v in node.operands if v in chains and v not in made]:
-                made[v] = _again(rewriter, chains[v])
-            rewire(node, tuple(x if x is None else made.get(x, x) for x in node.inputs))
-        rewriter.keep(node)
-    rewriter.finish()
-    return bool(made)
+class _Again:
+    """Copies of nodes, each before the first node that reads its result in the backward pass.
 
+    Args:
+        chains: what makes each value that is computed again element by element of values that are kept.
+        inside: values of segments that are computed again.
+    """
 
-def _again(rewriter: Rewriter, chain: Sequence[Node]) -> Value:
-    """The result of a copy, kept from kernels that would compute it before its time, with what it reads beside."""
-    now, whole = dict[Value, Value](), chain[-1].output
-    for node in chain:
-        for v in node.operands:
-            if v not in now and v.producer is not None and v.shape != whole.shape:
-                now[v] = rewriter.builder(node.name).one(Separator(_RULE), v)
-                relayout(now[v], v.layout)
-        inputs = [x if x is None else now.get(x, x) for x in node.inputs]
-        (result,) = rewriter.builder(node.name).add(node.op, inputs)
-        relayout(result, node.output.layout)
-        now[node.output] = result
-    return now[whole]
+    def __init__(
+        self, graph: Graph, kept: Kept, chains: Mapping[Value, Sequence[Node]], inside: Collection[Value]
+    ) -> None:
+        self.graph, self.kept, self.chains, self.inside = graph, kept, chains, inside
+        self.rewriter = Rewriter(graph, "recompute_activations")
+        self.made: dict[Value, Value] = {}
+
+    def copy(self) -> bool:
+        """Whether there was something to copy."""
+        late = self.kept.late
+        readers = {n for v in (*self.chains, *self.inside) for n in late[v]}
+        for node in self.rewriter:
+            if node in readers:
+                for v in node.operands:
+                    if (v in self.chains or v in self.inside) and v not in self.made:
+                        self._restore(v)
+                rewire(node, tuple(x if x is None else self._copy_of(x, node) for x in node.inputs))
+            self.rewriter.keep(node)
+        self.rewriter.finish()
+        return bool(self.made)
+
+    def _copy_of(self, v: Value, reader: Node) -> Value:
+        return self.made[v] if v in self.made and reader in self.kept.late.get(v, ()) else v
+
+    def _restore(self, v: Value) -> None:
+        """Copy the nodes that make a value of what is kept."""
+        chain = self.chains.get(v)
+        for node in chain or self.kept.nodes_for(v, self.inside, self.made):
+            for x in node.operands:
+                if x not in self.made and (x in self.chains or (chain and x in self.inside)):
+                    self._restore(x)
+            if chain:
+                continue
+            inputs = [x if x is None else self.made.get(x) or self._apart(x, node) for x in node.inputs]
+            for old, new in zip(node.outputs, self.rewriter.builder(node.name).add(node.op, inputs), strict=True):
+                relayout(new, old.layout)
+                self.made[old] = new
+        if chain:
+            self.made[v] = self._chain(chain)
+
+    def _apart(self, v: Value, reader: Node) -> Value:
+        """A value that is kept, with its kernel kept from computing its readers before their time."""
+        if v.producer is None or v.const is not None:
+            return v
+        found = self.rewriter.builder(reader.name).one(Separator(_RULE), v)
+        relayout(found, v.layout)
+        return found
+
+    def _chain(self, chain: Sequence[Node]) -> Value:
+        """The result of a copy, kept from kernels that would compute it before its time, with what it reads beside."""
+        now, whole = dict[Value, Value](), chain[-1].output
+        for node in chain:
+            for v in node.operands:
+                if v not in now and v.producer is not None and v.shape != whole.shape:
+                    now[v] = self._apart(v, node)
+            inputs = [x if x is None else now.get(x) or self.made.get(x, x) for x in node.inputs]
+            (result,) = self.rewriter.builder(node.name).add(node.op, inputs)
+            relayout(result, node.output.layout)
+            now[node.output] = result
+        return now[whole]

@@ -54,7 +54,7 @@ from ..targets import Target
 from ..targets.isa import VERSIONS
 from ..targets.size_names import with_names
 from ..targets.toolchain import Archiver, Compiler, Tools, soname
-from ..training import Training, require_straight
+from ..training import Training, make_training_graph, require_straight
 from .accuracy import account_for, slack_of
 from .compilation import (
     Compilation,
@@ -71,6 +71,7 @@ from .lowering import lower_groups, render_groups
 from .observed import observed_cases, read_profiles, recorded_runs
 from .pinned import with_pinned
 from .tolerance import tolerances_of
+from .train_memory import fit_memory
 from .training import trained_model, training_graph
 from .weight_names import named_in, with_shared_weights
 
@@ -143,7 +144,23 @@ def _training_step(source: str | Path | bytes | Graph, job: Job, training: Train
         found = [n.describe() for n in graph.nodes if n.op.family == "host"] or ["the model"]
         why = "sizes or contents are known only in a run, which no training step can have"
         raise UnsupportedError([f"{who}: {why}" for who in found], "pin the inputs' shapes with --shapes")
-    return dataclasses.replace(_compile_form(graph, job, clock), trained=trained)
+    bound = job.options.train_memory
+    graph.bound = (1, 0) if bound else None
+    done = _compile_form(graph, job, clock)
+    if bound:
+        done = fit_memory(done, bound, partial(_with_less_memory, source, job, training))
+    return dataclasses.replace(done, trained=trained, seconds=clock.seconds)
+
+
+def _with_less_memory(
+    source: str | Path | bytes | Graph, job: Job, training: Training, segments: int, count: int
+) -> Compilation:
+    """The same step that is cut into so many segments, and makes so many of its recomputations."""
+    graph = _import_source(source, job.options, Clock(None), {})
+    make_training_graph(graph, training)
+    drop_unneeded(graph)
+    graph.bound = segments, count
+    return _compile_form(graph, job, Clock(None))
 
 
 def prepare_versions(

@@ -1,0 +1,68 @@
+"""A bound of a training step's memory: how much of its forward pass is computed again, so that its plan fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from ..base.errors import ConfigError
+from ..expr import as_int
+from .compilation import Compilation
+
+_SEGMENTS = (16, 8, 4)  # of the forward pass that are tried, one after the other
+_ALL = 2**31
+_PLANS = 6  # that are made at most between one that is too large and one that fits
+
+
+def peak_bytes(c: Compilation) -> int | None:
+    """Memory of an open model in a step: its states, weights and intermediate values; None where sizes are open."""
+    arena = as_int(c.arena_bytes)
+    return None if arena is None else sum(s.bytes for s in c.program.states) + c.weights_bytes + arena
+
+
+def fit_memory(done: Compilation, bound: int, again: Callable[[int, int], Compilation]) -> Compilation:
+    """The compilation of a step whose memory is within a bound, with as little computed again as was found.
+
+    Recomputations are taken in their order, those first that free the most memory for their time. How many it takes is
+    searched with whole plans, as what lies where decides the peak. Fewer segments keep less between them, and more at
+    a time within one.
+
+    Args:
+        done: the step that computes nothing again.
+        again: compiles the step cut into so many segments, with so many of its recomputations.
+
+    Raises:
+        ConfigError: sizes are known only in a run, or no plan is small enough; the message says what the least is.
+    """
+    peak = peak_bytes(done)
+    if peak is None:
+        remedy = "pin the inputs' shapes with --shapes"
+        raise ConfigError("--train-memory of a step whose sizes are known only in a run", remedy)
+    if peak <= bound:
+        return done
+    least = peak
+    for segments in _SEGMENTS:
+        best = again(segments, _ALL)
+        least = min(least, peak_bytes(best) or 0)
+        if least <= bound:
+            return _with_fewer(best, bound, partial(again, segments))
+    raise ConfigError(
+        f"--train-memory {bound} is too small: a step of this model takes {least} bytes at least, "
+        f"and {peak} with nothing computed again",
+        f"allow {least} bytes, or give a batch in smaller parts (`accumulate`)",
+    )
+
+
+def _with_fewer(best: Compilation, bound: int, again: Callable[[int], Compilation]) -> Compilation:
+    """A step that fits, with fewer recomputations where these do too."""
+    low, high = 0, len(best.graph.recomputations)
+    for _ in range(_PLANS):
+        if high - low < 2:
+            break
+        count = (low + high) // 2
+        tried = again(count)
+        if (peak_bytes(tried) or 0) <= bound:
+            high, best = count, tried
+        else:
+            low = count
+    return best
