@@ -19,7 +19,8 @@ STEP = "weights: '*'\nloss: {output: loss}\noptimizer: {momentum: {learning_rate
 # channels in and out, groups, kernel, stride, dilation, margin; rows of tiles and vectors of columns are left over
 Case = tuple[int, int, int, int, int, int, int]
 DEPTHWISE: list[Case] = [
-    (11, 11, 11, 3, 1, 1, 1), (24, 24, 24, 5, 1, 1, 2), (40, 40, 40, 3, 1, 1, 1), (16, 16, 16, 3, 2, 1, 1), (9, 9, 9, 3, 1, 1, 4),
+    (11, 11, 11, 3, 1, 1, 1), (24, 24, 24, 5, 1, 1, 2), (40, 40, 40, 3, 1, 1, 1), (16, 16, 16, 3, 2, 1, 1),
+    (9, 9, 9, 3, 1, 1, 4),
 ]  # fmt: skip
 OTHERS: list[Case] = [
     (11, 5, 1, 3, 1, 2, 2), (33, 25, 1, 1, 1, 1, 0), (8, 8, 2, 3, 1, 1, 1), (3, 17, 1, 3, 2, 1, 1),
