@@ -50,7 +50,7 @@ KEPT = {
     # fields of what is written as JSON as a whole
     "source_sha256", "torshc", "arena_text", "live", "model_sha256", "exchanges",
     # what callers of a model that trains call
-    "state_dict", "save_state", "load_state",
+    "state_dict", "save_state", "load_state", "serve", "publish",
     # read by tests: the manifest's schema, weights inside the library
     "SCHEMA", "weights_embedded",
 }  # fmt: skip

@@ -97,6 +97,8 @@ class CompileOptions:
         train: file of a training step (YAML): the library trains the model's weights instead of running it.
         train_memory: most bytes of memory that an open model which trains has in a step: its states, weights and
             intermediate values, without threads' scratch; 0 for any. What does not fit is computed again.
+        serve_while_training: write a second bundle into the first, in ``serve/``, which runs the model with the weights
+            that training hands over.
         shard: file that cuts the model into ranks, processes that share it (YAML); "auto:4" for as a cost model
             chooses, "model" (or "model:NAME") for as ONNX's annotations in it say; the whole model when None.
         named_weights: let the library take other weights by the model's names (``torshc_set_tensors``).
@@ -146,6 +148,7 @@ class CompileOptions:
     sbom: bool = False
     train: Path | None = None
     train_memory: int = 0
+    serve_while_training: bool = False
     shard: Path | None = None
     named_weights: bool = False
     profile: bool = False
@@ -175,6 +178,12 @@ class CompileOptions:
             _between("train_memory", self.train_memory, 1, 2**63 - 1)
             if self.train is None:
                 raise ConfigError("--train-memory without --train", "leave it out, or name a training step")
+        if self.serve_while_training:
+            if self.train is None:
+                raise ConfigError("--serve-while-training without --train", "leave it out, or name a training step")
+            if self.emit != "bundle" or self.shard is not None:
+                other = "--shard" if self.shard is not None else f"--emit {self.emit}"
+                raise ConfigError(f"--serve-while-training with {other}", "leave it out: it is for whole bundles")
         if self.train is not None and self.named_weights:
             remedy = "leave --named-weights out: a library that trains loads its weights from state files"
             raise ConfigError("--train with --named-weights", remedy)

@@ -8,7 +8,7 @@ any more: batch normalisation in a convolution, quantisation, Winograd's method.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -211,7 +211,8 @@ def proven(
     """
     free = [w for w in named if not w.why]
     rng = np.random.default_rng(len(free))
-    values = {w.name: _draw_numbers(rng, graph.weights[w.name]) for w in free}
+    types = {w.name: graph.weights[w.name].type for w in free}
+    values = {name: draw_numbers(rng, t.static_shape or (), t.dtype.numpy) for name, t in types.items()}
     tries = iter(range(_TRIES))
 
     def sound(some: list[NamedWeight]) -> list[NamedWeight]:
@@ -230,27 +231,31 @@ def proven(
     return tuple(w if w.why or w.name in kept else replace(w, copies=(), why=_DECIDES) for w in named)
 
 
-def _draw_numbers(rng: np.random.Generator, like: Value) -> Array:
+def draw_numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Numbers of either sign, and of many sizes."""
-    shape = like.type.static_shape or ()
     sizes = (10.0 ** np.arange(-3, 4)).astype(np.float32)[rng.integers(0, 7, shape, np.uint8)]
-    drawn: Array = (rng.standard_normal(shape, np.float32) * sizes).astype(like.dtype.numpy)
+    drawn: Array = (rng.standard_normal(shape, np.float32) * sizes).astype(dtype)
     return drawn
 
 
 def _agree(some: Iterable[NamedWeight], values: Mapping[str, Array], before: Program, after: Program) -> bool:
     """Whether copying other values of some weights makes what compiling them makes."""
-    known = [(copy, values[w.name].reshape(-1)) for w in some for copy in w.copies]
-    for old, new, offset in zip(before.weights, after.weights, before.offsets, strict=True):
-        wanted = _bytes(new)
-        got = _bytes(old)
+    changed = with_values(before, some, values)
+    return all(np.array_equal(got, _bytes(new)) for got, new in zip(changed, after.weights, strict=True))
+
+
+def with_values(
+    program: Program, named: Iterable[NamedWeight], values: Mapping[str, Array]
+) -> Iterator[npt.NDArray[np.uint8]]:
+    """The bytes of each weight of a program, once some are given by name, as the library would copy them."""
+    known = [(copy, values[w.name].reshape(-1)) for w in named if w.name in values for copy in w.copies]
+    for weight, offset in zip(program.weights, program.offsets, strict=True):
+        found = _bytes(weight)
         for copy, given in known:
             size = given.itemsize
-            if offset <= copy.place * size < offset + old.nbytes:
-                apply_copy(copy, given.view(f"u{size}"), got.view(f"u{size}"), offset // size)
-        if not np.array_equal(got, wanted):
-            return False
-    return True
+            if offset <= copy.place * size < offset + weight.nbytes:
+                apply_copy(copy, given.view(f"u{size}"), found.view(f"u{size}"), offset // size)
+        yield found
 
 
 def _bytes(weight: Weight) -> npt.NDArray[np.uint8]:

@@ -47,6 +47,11 @@ if TYPE_CHECKING:
     metavar="tcp://HOST:PORT",
     help="Compile on the workers of this Dask scheduler, which have the same torshc and compiler.",
 )
+@click.option(
+    "--serve-while-training",
+    is_flag=True,
+    help="With --train: also write OUT/serve, a bundle that runs the model with weights that training hands over.",
+)
 @click.option("--named-weights", is_flag=True, help="Let the library take other weights by the model's names.")
 @click.option("--sbom", is_flag=True, help="Write a bill of materials (CycloneDX) into the bundle.")
 @click.option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from ..bundle.script import assemble_script
 from ..bundle.state_file import state_header
 from ..bundle.stored import memory_bytes, stored_parts, stored_table
 from ..bundle.units import make_units, unit_text
-from ..bundle.weight_names import Array
+from ..bundle.weight_names import Array, with_values
 from ..bundle.weights import WeightsInfo
 from ..formats import load_graph
 from ..formats.files import model_files
@@ -70,6 +70,7 @@ from .job import Job, jobs_of
 from .lowering import lower_groups, render_groups
 from .observed import observed_cases, read_profiles, recorded_runs
 from .pinned import with_pinned
+from .serving import SERVE, first_weights, other_weights, require_given, serving_options
 from .tolerance import tolerances_of
 from .train_memory import fit_memory
 from .training import trained_model, training_graph
@@ -164,7 +165,10 @@ def _with_less_memory(
 
 
 def prepare_versions(
-    source: str | Path | bytes | Graph, jobs: Sequence[Job], observer: Observer | None = None
+    source: str | Path | bytes | Graph,
+    jobs: Sequence[Job],
+    observer: Observer | None = None,
+    weights: Mapping[str, Array] | None = None,
 ) -> list[Compilation]:
     """As :func:`prepare`, for each version of a library, with one weights file for all.
 
@@ -173,16 +177,18 @@ def prepare_versions(
     """
     if len(jobs) > 1 and isinstance(source, Graph):
         raise ConfigError("a Graph is compiled once, and changed by that", "give isa one version, or a model's file")
-    done = [_version(source, job, observer) for job in jobs]
+    done = [_version(source, job, observer, weights or {}) for job in jobs]
     if len({manifest_of(c).interface_id for c in done}) > 1:
         raise InternalError("versions of a model have other inputs, outputs or conditions")
     with spending(jobs[0].options.budget):
         return with_shared_weights(done)
 
 
-def _version(source: str | Path | bytes | Graph, job: Job, observer: Observer | None) -> Compilation:
+def _version(
+    source: str | Path | bytes | Graph, job: Job, observer: Observer | None, weights: Mapping[str, Array]
+) -> Compilation:
     """As :func:`prepare`, with the weights by name if the library is to know them."""
-    done = _prepare(source, job, observer, {})
+    done = _prepare(source, job, observer, weights)
     if not job.options.named_weights:
         return done
     clock = Clock(observer)
@@ -195,7 +201,9 @@ def _version(source: str | Path | bytes | Graph, job: Job, observer: Observer | 
         if done.loose is not None and done.loose.form is not None:
             names.append(frozenset(done.loose.sizes))
         forms = zip(done.forms, names, [{}, *values, {}], strict=False)
-        return put_forms(done, [named_in(f, partial(_again, source, job, f, loose, v)) for f, loose, v in forms])
+        return put_forms(
+            done, [named_in(f, partial(_again, source, job, f, loose, v, weights)) for f, loose, v in forms]
+        )
 
 
 def _import_source(
@@ -240,12 +248,14 @@ def _again(
     form: Compilation,
     loose: frozenset[str],
     values: Mapping[str, int],
+    first: Mapping[str, Array],
     weights: Mapping[str, Array],
 ) -> Compilation:
-    """A form of a model with other weights."""
+    """A form of a model with other weights than those that it had at first."""
     job = dataclasses.replace(job, options=form.options)
     with spending(job.options.budget):
-        return _compile_form(_import_source(source, job.options, Clock(None), weights, loose), job, Clock(None), values)
+        graph = _import_source(source, job.options, Clock(None), {**first, **weights}, loose)
+        return _compile_form(graph, job, Clock(None), values)
 
 
 def _pin_dimensions(options: CompileOptions, pins: Pins) -> Pins:
@@ -345,6 +355,7 @@ def compile_model(
     observer: Observer | None = None,
     test: Callable[[Compilation], Mapping[str, bytes]] | None = None,
     training: Training | None = None,
+    given: Mapping[str, Array] | None = None,
 ) -> Compilation:
     """Compile a model and write its bundle.
 
@@ -353,6 +364,8 @@ def compile_model(
         out: the bundle folder; replaced as a whole when it is a bundle already.
         test: gives the files of the bundle's ``test/``.
         training: the step that the library makes, in place of that in a file.
+        given: values that weights have in the bundle, of a library that takes weights by name. It is compiled with
+            other ones, so that what these happen to be decides nothing (a scale of ones is no operation, say).
 
     Raises:
         TorshcError: a member of the family, by cause; nothing is left half-written then.
@@ -365,14 +378,18 @@ def compile_model(
     built = options.emit not in ("source", "page")
     tools = [toolchain.find(job.options, job.isa) for job in jobs] if built else []
     archiver = toolchain.archiver(options) if options.emit == "archive" else None
-    versions = prepare_versions(source, jobs, observer)
+    versions = prepare_versions(source, jobs, observer, other_weights(given or {}))
     compilation = versions[0]
     clock = Clock(observer)
     clock.seconds = compilation.seconds
     with BundleWriter(Path(out)) as bundle:
         with clock.stage("weights"):
             # Those of all versions.
-            arrays = (stored_parts(w, options.weights_dtype) for w in compilation.program.weights)
+            arrays: Iterable[Iterable[Array]] = (
+                stored_parts(w, options.weights_dtype) for w in compilation.program.weights
+            )
+            if given is not None:
+                arrays = ([found] for found in with_values(compilation.program, compilation.named, given))
             weights = bundle.write_weights(arrays, embed=options.embed_weights)
         embedded = options.embed_weights and weights.bytes > 0
         manifest = dataclasses.replace(manifest_of(*versions), model_sha256=versions[0].model_sha256)
@@ -387,6 +404,10 @@ def compile_model(
         used = tuple(ToolInfo(t.compiler.name, t.compiler.version, t.flags) for t in tools)
         glibc = bundle.glibc
         manifest = dataclasses.replace(manifest, weights=file, library_sha256=library, tools=used, glibc=glibc)
+        if options.serve_while_training:
+            given = first_weights(compilation)
+            served = compile_model(source, bundle.folder / SERVE, serving_options(options), observer, given=given)
+            require_given(given, served)
         if options.sbom:
             bundle.add_text(SBOM, sbom_text(manifest, _hashes(source), bundle.folder))
         bundle.commit(manifest)

@@ -493,6 +493,44 @@ class Model:
         """
         raise self._does_not_train()
 
+    def serve(self, threads: int | None = None) -> Model:
+        """Opens a model that runs with the weights that this one trains, as they are now.
+
+            served = model.serve()
+            worker = threading.Thread(target=answer, args=(served.context(),))
+            ...
+            model.step(batch)
+            model.publish()
+
+        It has weights of its own: steps do not change them until :meth:`publish`, and its contexts on other threads run
+        meanwhile.
+
+        Args:
+            threads: of its runs, the caller's included; as many as the bundle was compiled for when None.
+
+        Raises:
+            RunError: the model was not compiled with ``train`` and ``serve_while_training``, or is closed.
+        """
+        raise self._does_not_train()
+
+    def publish(self) -> int:
+        """Gives the weights as they are between two steps to all models of :meth:`serve`, and to their contexts.
+
+        Runs in progress end with the weights that they began with; later ones have the new ones, all of them at once.
+
+        Returns:
+            How many updates the weights have seen.
+
+        Raises:
+            RunError: the model was not compiled with ``train``, or is closed.
+        """
+        raise self._does_not_train()
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._opened is None
+
     def _does_not_train(self) -> RunError:
         return RunError(f"model {self.name!r} does not train", 'compile it with train="step.yaml" (--train)')
 

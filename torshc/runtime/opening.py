@@ -19,7 +19,7 @@ from .manifest import REMEDY, RunInfo, read_manifest, require_plain
 from .model import Model, check_threads
 from .native import CPU, Library
 from .ranks import Place, has_ranks, nccl_path, place_of
-from .training import TrainingModel
+from .training import SERVE, TrainingModel
 
 
 def _check_file(path: Path, sha256: str) -> None:
@@ -170,7 +170,10 @@ def _load(
         opened.unload()
         raise
     kind = TrainingModel if manifest.states else Model
-    return kind(manifest, found) if rank is None else kind(manifest, found, rank.rank, rank.count)
+    model = kind(manifest, found) if rank is None else kind(manifest, found, rank.rank, rank.count)
+    if isinstance(model, TrainingModel) and (folder / SERVE).is_dir():
+        model.open_served = lambda threads: load(folder / SERVE, threads, verify)
+    return model
 
 
 def _version(library: Library, manifest: RunInfo) -> RunInfo:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import threading
+import weakref
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,9 +14,12 @@ from torshc.base.errors import RunError
 
 from .call_frame import address_of
 from .device import Opened
+from .locks import opened_in_children
+from .manifest import RunInfo
 from .model import Array, Model
 from .native import Status
 
+SERVE = "serve"  # the folder of a bundle that runs the model, in that of the step
 _REMEDIES: dict[int, str] = {
     Status.BUILD: "load a state that a bundle of this model and optimizer saved",
     Status.STATE: "name another file: a state that was saved whole, or a place that can be written",
@@ -25,6 +30,12 @@ class TrainingModel(Model):
     """A model of a bundle that was compiled with ``train``; its weights change with each step."""
 
     _function = "torshc_train"
+    open_served: Callable[[int | None], Model] | None = None  # opens the bundle that runs the model, where there is one
+
+    def __init__(self, manifest: RunInfo, opened: Opened, rank: int = 0, ranks: int = 1) -> None:
+        super().__init__(manifest, opened, rank, ranks)
+        self._served: weakref.WeakSet[Model] = weakref.WeakSet()
+        self._handing = opened_in_children(threading.Lock())  # held while weights are handed over, older ones first
 
     def run(self, inputs: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> NoReturn:
         """Refused: the bundle has the step alone.
@@ -51,6 +62,32 @@ class TrainingModel(Model):
     def step(self, inputs: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """See :meth:`Model.step`."""
         return super().run(inputs, out)
+
+    def serve(self, threads: int | None = None) -> Model:
+        """See :meth:`Model.serve`."""
+        if self.open_served is None:
+            raise RunError(
+                f"the bundle of {self.name!r} has nothing that runs the model",
+                "compile it with serve_while_training=True (--serve-while-training)",
+            )
+        model = self.open_served(threads)
+        with self._handing:
+            model.set_weights(self._weights())
+            self._served.add(model)
+        return model
+
+    def publish(self) -> int:
+        """See :meth:`Model.publish`."""
+        with self._handing:
+            states = self.state_dict()
+            weights = _own_weights(states)
+            for model in [*self._served]:
+                if not model.closed:
+                    model.set_weights(weights)
+        return int(states["torshc.step"])
+
+    def _weights(self) -> dict[str, Array]:
+        return _own_weights(self.state_dict())
 
     def state_dict(self) -> dict[str, Array]:
         """See :meth:`Model.state_dict`."""
@@ -80,6 +117,11 @@ class TrainingModel(Model):
     def _check(self, status: int) -> None:
         if status:
             raise RunError(f"model {self.name!r}: {self._library.last_error()}", _REMEDIES.get(status, ""))
+
+
+def _own_weights(states: Mapping[str, Array]) -> dict[str, Array]:
+    """Those of the model."""
+    return {name: array for name, array in states.items() if not name.startswith("torshc.")}
 
 
 def _path(given: str | os.PathLike[str]) -> bytes:

@@ -328,7 +328,12 @@ TORSHC_API int torshc_run(torshc_model *model, const torshc_tensor *inputs, int3
  * torshc_context_new and torshc_set_weights return TORSHC_E_UNSUPPORTED. */
 
 /* A step: computes the loss of the inputs, and updates the states. As torshc_run otherwise; a step that returns anything
- * but TORSHC_OK has left the states as they were. The same steps give the same bits, with any number of threads. */
+ * but TORSHC_OK has left the states as they were. The same steps give the same bits, with any number of threads.
+ *
+ * With --serve-while-training there is a second library in the bundle's folder serve/, which runs the model and whose
+ * functions have the prefix NAME_serve, so that a program may be linked with both. Between two steps the program reads
+ * weights here (torshc_state_read) and gives them to that one (torshc_set_tensors), whose contexts on other threads run
+ * with the old ones meanwhile. */
 TORSHC_API int torshc_train(torshc_model *model, const torshc_tensor *inputs, int32_t input_count,
                             const torshc_tensor *outputs, int32_t output_count, void *workspace, size_t bytes);
 
