@@ -200,6 +200,13 @@ def test_a_small_gpt_learns_from_a_text() -> None:
     assert len(costs) == 12 and costs[0] > 3.4 and costs[-1] < costs[0] - 0.7
 
 
+def test_the_last_blocks_of_a_network_learn_pictures() -> None:
+    """Sixty steps; of three kinds a guess is right for a third."""
+    said = run(sys.executable, SAMPLES / "fine_tune.py", "60")
+    right = [int(part) for part in re.findall(r"(\d+)% of other pictures", said)]
+    assert len(right) == 3 and right[0] < 55 and right[-1] > 65
+
+
 def test_the_program_that_trains_learns_and_goes_on(tmp_path: Path) -> None:
     """Without warnings; a second run goes on where the first one stopped, and a bundle reads what was learned."""
     bundle, state, program = (tmp_path / n for n in ("training.tsc", "state.safetensors", "train"))
