@@ -13,7 +13,7 @@ from .manager import graph_pass
 from .recompute_segments import Kept, find_segments, work_of
 
 _LEAST = 2**16  # elements of an activation that is worth a kernel more
-_RULE = "recompute: true"
+_RULE = "recompute_activations"
 _STEPS = 12  # nodes from the activations that are kept to the one that is computed again
 
 
