@@ -244,6 +244,19 @@ def test_blocks_give_threads_enough_tasks() -> None:
     assert 16 <= (as_int(blocks.m) or 0) * (as_int(blocks.n) or 0) <= 64
 
 
+def test_few_panels_have_tasks_of_fewer_rows() -> None:
+    """49 x 320 x 960, of MobileNetV2: five panels are three and two for two threads; bits are those of one task."""
+    m = Maker()
+    left, right = random(RNG, (49, 960)), random(RNG, (960, 320))
+    program = Program(m.output(m.add("MatMul", m.input(49, 960), m.constant(right))))
+    found = program.run(left)[0]
+    (launch,) = program.launches
+    assert launch.tasks > 16
+    launch.run()
+    np.testing.assert_array_equal(program.read(program.graph.results[0]), found)
+    close(found, left @ right)
+
+
 def test_panels() -> None:
     packed = panels(np.arange(30, dtype=np.float32).reshape(2, 3, 5), 4)
     assert packed.shape == (2, 2, 3, 4)

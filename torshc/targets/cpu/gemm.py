@@ -234,7 +234,8 @@ def lower_product(
         return None
     size, columns, depth = m.args[0], p.n.args[0], p.k.args[0]
     count = product([a.args[0] for a in batch])
-    blocks = choose_blocks(machine, tile, size, tile.panels(columns), size * columns * depth * count * 2, count)
+    work = size * columns * depth * count * 2
+    blocks = choose_blocks(machine, tile, size, tile.panels(columns), work, count, along=True)
     if form is not None and issubclass(form, Bf16GemmKernel):
         blocks = form.choose_blocks(machine, tile, size, columns, depth, count, not form.reads_rows, form.block_bytes)
     elif form is not None:

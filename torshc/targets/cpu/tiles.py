@@ -114,6 +114,7 @@ def choose_blocks(
     batch: Expr,
     usual: int = BLOCK_ROWS,
     task_flops: int = TASK_FLOPS,
+    along: bool = False,
 ) -> Blocks:
     """Blocks of about 96 rows, and of panels so that there are some tasks for each thread.
 
@@ -122,6 +123,8 @@ def choose_blocks(
         batch: number of independent products.
         usual: rows of a block where none are chosen.
         task_flops: a task of fewer is not worth handing to a thread.
+        along: whether tasks that follow each other are blocks of rows by the same panels, so that more of them read no
+            more; there are as many as threads want where panels are few.
 
     Returns:
         Numbers of blocks; 0 where there are no rows or columns.
@@ -131,7 +134,10 @@ def choose_blocks(
     if rows is not None and rows <= FEW_ROWS:
         return Blocks(m_blocks, clamp(panels * tile.columns // FEW_ROWS_COLUMNS, 1, panels))
     wanted = clamp(flops // task_flops, 1, 4 * machine.threads)
-    return Blocks(m_blocks, clamp(ceil_div(wanted, batch * m_blocks), 1, panels))
+    n_blocks = clamp(ceil_div(wanted, batch * m_blocks), 1, panels)
+    if along and rows is not None and as_int(wanted) is not None:
+        m_blocks = clamp(ceil_div(wanted, batch * n_blocks), m_blocks, tile.tiles(m))
+    return Blocks(m_blocks, n_blocks)
 
 
 def split_k(machine: Machine, m: Expr, k: Expr) -> int:
