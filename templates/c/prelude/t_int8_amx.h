@@ -59,6 +59,7 @@ T_FN void t_int8_sums(const int down, const int across, struct t_rows x, const i
                 T_AMX_DOT_U8_I8(1, 4, 7);
             }
             if (down > 1 && across > 1) T_AMX_DOT_U8_I8(3, 5, 7);
+            if (i % 8 == 3 && i > 3) T_AMX_STORE(0, sums, row); /* see t_bf16_stay_awake_ */
         }
     }
     T_AMX_STORE(0, sums, row);
