@@ -44,14 +44,7 @@ struct t_bf16_panels {
 
 /* The lines of some steps. */
 T_FN void t_bf16_ahead(struct t_bf16_panels *b, int64_t steps) {
-    const int64_t from = b->line >> 16, to = (b->line += b->rate * steps) >> 16;
-    for (int64_t i = from; i < to; i++) {
-        __builtin_prefetch(b->next + i * 16, 0, 2);
-        __builtin_prefetch(b->next + b->panel + i * 16, 0, 2);
-        if (b->half == 0) continue;
-        __builtin_prefetch(b->next + b->half + i * 16, 0, 2);
-        __builtin_prefetch(b->next + b->half + b->panel + i * 16, 0, 2);
-    }
+    b->line = t_panels_ahead(b->next, b->panel, b->half, b->line, b->rate * steps);
 }
 
 #ifdef __AMX_BF16__

@@ -20,6 +20,15 @@ struct t_rows {
     int count, steps;
 };
 
+/* Two panels of the right factor, and two that are multiplied later, whose halves are asked for from line `line` on, `rate`
+ * lines a step, both times 65,536. */
+struct t_weights {
+    const int32_t *at;
+    int64_t panel;
+    const int32_t *next;
+    int64_t line, rate;
+};
+
 #ifdef __AMX_INT8__
 #include "t_amx.h"
 
@@ -38,7 +47,8 @@ T_FN void t_int8_open(void) {
 T_FN void t_int8_close(void) { T_AMX_RELEASE(); }
 
 /* sums[T_NR] rows of `down` x `across` tiles: sums of 64 terms a step. */
-T_FN void t_int8_sums(const int down, const int across, struct t_rows x, const int32_t *b, int64_t panel, int32_t *sums) {
+T_FN void t_int8_sums(const int down, const int across, struct t_rows x, struct t_weights w, int32_t *sums) {
+    const int32_t *b = w.at;
     const int row = T_NR * (int)sizeof(int32_t);
     T_AMX_ZERO(0);
     if (across > 1) T_AMX_ZERO(1);
@@ -55,10 +65,11 @@ T_FN void t_int8_sums(const int down, const int across, struct t_rows x, const i
                 T_AMX_DOT_U8_I8(2, 5, 6);
             }
             if (across > 1) {
-                T_AMX_LOAD(7, b + panel, 64);
+                T_AMX_LOAD(7, b + w.panel, 64);
                 T_AMX_DOT_U8_I8(1, 4, 7);
             }
             if (down > 1 && across > 1) T_AMX_DOT_U8_I8(3, 5, 7);
+            w.line = t_panels_ahead((const uint32_t *)w.next, w.panel, w.panel / 2, w.line, w.rate);
             if (i % 8 == 3 && i > 3) T_AMX_STORE(0, sums, row); /* see t_bf16_stay_awake_ */
         }
     }
@@ -71,12 +82,12 @@ T_FN void t_int8_sums(const int down, const int across, struct t_rows x, const i
 T_FN void t_int8_open(void) {}
 T_FN void t_int8_close(void) {}
 
-static __attribute__((noinline, unused)) void t_int8_sums(int down, int across, struct t_rows x, const int32_t *b,
-                                                          int64_t panel, int32_t *sums) {
+static __attribute__((noinline, unused)) void t_int8_sums(int down, int across, struct t_rows x, struct t_weights w,
+                                                          int32_t *sums) {
     for (int r = 0; r < 16 * down; r++)
         for (int n = 0; n < 16 * across; n += TORSHC_LANES) {
             const uint8_t *from = x.a + r / 16 * x.below + r % 16 * x.row;
-            const int32_t *by = b + n / 16 * panel + n % 16;
+            const int32_t *by = w.at + n / 16 * w.panel + n % 16;
             i32v acc = {0};
             for (int i = 0; i < x.count * x.steps; i++) {
                 const uint8_t *at = from + x.runs[i / x.steps] + i % x.steps * x.step;

@@ -88,6 +88,19 @@ T_FN struct t_ahead t_tile_ahead(int64_t nth, int64_t count, int64_t panel) {
     return count == 1 ? (struct t_ahead){4096, 1, 1} : (struct t_ahead){panel, (int)count - 1, (int)nth};
 }
 
+/* Asks for lines of two panels that are multiplied next, from line `line` on, `count` of each, both times 65,536, and as many
+ * from `half` words behind these on, where that is not 0; returns where to go on. */
+T_FN int64_t t_panels_ahead(const uint32_t *next, int64_t panel, int64_t half, int64_t line, int64_t count) {
+    for (int64_t i = line >> 16; i < (line + count) >> 16; i++) {
+        __builtin_prefetch(next + i * 16, 0, 2);
+        __builtin_prefetch(next + panel + i * 16, 0, 2);
+        if (half == 0) continue;
+        __builtin_prefetch(next + half + i * 16, 0, 2);
+        __builtin_prefetch(next + half + panel + i * 16, 0, 2);
+    }
+    return line + count;
+}
+
 /* acc[r][v] += sum over i < k of a[r][i] * b[i][v]; of i4, k is even. */
 T_FN void t_tile_chain(const int bits, const int rows, const int vecs, int k, const t_sum *const *a, const char *b,
                        struct t_ahead ahead, t_sumv acc[T_MR][T_NV]) {

@@ -86,14 +86,22 @@ static void finish_part(const struct call *c, struct sums *s) {
     s->part.rows = 0;
 }
 
+/* The weights of a group of columns, and a part for the nth of some tiles of those that are read when these are done. */
+static struct t_weights weights_of(const struct call *c, const int32_t *b, int64_t p, int64_t nth, int64_t tiles) {
+    (void)c;
+    const int32_t *at = b + p * (T_NR / 16 * PANEL);
+    const int64_t rate = p + BESIDE < GROUPS ? (8 << 16) / tiles : 0; /* of the 8 lines of half a step */
+    return (struct t_weights){at, PANEL, at + BESIDE * (T_NR / 16 * PANEL), nth * STEPS * rate, rate};
+}
+
 /* Makes the sums of a part, and finishes the one before. */
-static void multiply(const struct call *c, struct sums *s, struct part part, struct t_rows x, const int32_t *b) {
+static void multiply(const struct call *c, struct sums *s, struct part part, struct t_rows x, struct t_weights w) {
     const int low = part.rows <= 16, narrow = N - part.p * T_NR <= 16;
     int32_t *sums = s->tile[!s->turn];
-    if (low && narrow) t_int8_sums(1, 1, x, b, PANEL, sums);
-    else if (low) t_int8_sums(1, 2, x, b, PANEL, sums);
-    else if (narrow) t_int8_sums(2, 1, x, b, PANEL, sums);
-    else t_int8_sums(2, 2, x, b, PANEL, sums);
+    if (low && narrow) t_int8_sums(1, 1, x, w, sums);
+    else if (low) t_int8_sums(1, 2, x, w, sums);
+    else if (narrow) t_int8_sums(2, 1, x, w, sums);
+    else t_int8_sums(2, 2, x, w, sums);
     if (s->part.rows) finish_part(c, s);
     s->part = part;
     s->turn = !s->turn;
@@ -110,7 +118,7 @@ static void pack(const struct call *c, const uint8_t *a, int64_t m0, int64_t m1,
 }
 
 /* ---- tasks ---- */
-void kc8d4525778a4(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k58316a0cd009(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0], .s1 = dim[1]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 31) / 32), t_imax(1, ((c->s0 + 384) / 768))), n_blocks = c->s1;
     /* Tiles whose rows are read as they lie. */
@@ -134,7 +142,7 @@ void kc8d4525778a4(void *const *buf, const int64_t *dim, void *scratch, int64_t 
             const struct part part = {.m = t * T_MR, .p = p, .rows = (int)t_imin(T_MR, M - t * T_MR)};
             struct t_rows x = {a + t * (T_MR * A_ROW), A_ROW, 64, 16 * A_ROW, runs, 1, STEPS};
             if (t >= first) x = (struct t_rows){(const uint8_t *)scratch + (t - first) * (T_MR * DEPTH), 64, 1024, 16 * DEPTH, runs, 1, STEPS};
-            multiply(c, &sums, part, x, b + p * (T_NR / 16 * PANEL));
+            multiply(c, &sums, part, x, weights_of(c, b, p, t - t0, t1 - t0));
         }
         if (sums.part.rows) finish_part(c, &sums);
     }
