@@ -56,7 +56,7 @@ def run_node(node: Node, arrays: Sequence[Array | None]) -> list[Array]:
 
 
 def run_graph(graph: Graph, inputs: Mapping[Value, Array], run: Run = run_node) -> list[Array]:
-    """The outputs of a graph whose shapes are static, for tests and references.
+    """The outputs of a graph whose shapes are static, for tests and references; what none of them needs is not run.
 
     Args:
         run: gives the results of a node, as :func:`run_node` does.
@@ -64,7 +64,12 @@ def run_graph(graph: Graph, inputs: Mapping[Value, Array], run: Run = run_node) 
     Raises:
         UnsupportedError: when a node cannot be evaluated.
     """
-    return _run_nodes(graph.nodes, graph.outputs, dict(inputs), run)
+    needed, nodes = set(graph.outputs), list[Node]()
+    for node in reversed(graph.nodes):
+        if not needed.isdisjoint(node.outputs):
+            nodes.append(node)
+            needed.update(node.operands)
+    return _run_nodes(nodes[::-1], graph.outputs, dict(inputs), run)
 
 
 def _run_nodes(
