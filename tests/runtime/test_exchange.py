@@ -89,7 +89,7 @@ def test_a_tensor_that_changes_is_described_anew(model: Model, direct: list[int]
 
 
 def test_a_run_that_fails_is_made_once(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of ranks the second one would fail for the first, and say so; a refused call is looked at again."""
+    """Of ranks the second would fail for the first, and say so; a call that is refused is looked at more closely."""
     x, out = there(model, rows(3)), outputs(model)
     model.run({"x": x})
     for status, calls in ((Status.RANKS, 1), (Status.LAUNCH, 1), (Status.DEVICE, 2)):
