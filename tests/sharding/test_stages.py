@@ -136,6 +136,22 @@ def test_pictures_in_parts(tmp_path: Path) -> None:
     assert close(found, whole)
 
 
+def test_stages_that_work_side_by_side_take_equally_long(tmp_path: Path) -> None:
+    """The longest bounds a run; others have as many bytes of weights, which convolutions read for every pixel."""
+    channels, nodes, constants = (16, 16, 64), [], {}
+    x = "x"
+    for k, (take, give) in enumerate(zip((4, *channels), channels, strict=False)):
+        constants[f"w{k}"] = weight(k, give, take, 3, 3)
+        nodes += [node("Conv", f"{x} w{k}", f"c{k}", pads=[1, 1, 1, 1], strides=[1 + k, 1 + k])]
+        x = f"c{k}"
+    made = model([*nodes, node("Relu", x, "y")], {"x": (4, 4, 24, 24)}, ["y"], constants)
+    told = {}
+    for shard in ("stages: 2\n", "stages: 2\nmicro_batches: 2\n"):
+        told[shard] = [{n.name for n in g.nodes if n.op.name == "Conv"} for g in cut(made, shard, tmp_path).graphs]
+    by_weights, by_time = told.values()  # 0.6, 2.3 and 9.2 thousand weights; 332, 332 and 147 thousand operations
+    assert [len(each) for each in by_weights] == [2, 1] and [len(each) for each in by_time] == [1, 2]
+
+
 def test_batches_that_have_no_parts_are_refused(tmp_path: Path) -> None:
     for batch, message in (("n", "'x' is n long"), (4, "'x' is 4 long, of which there are no 3 parts")):
         with pytest.raises(ConfigError, match=message):

@@ -1,6 +1,6 @@
 """How a model is cut into ranks as a user writes it (YAML), read into typed data; mistakes are told with their lines.
 
-stages: 2                       # by the bytes of weights; or a list, of each stage what it begins with
+stages: 2                       # by bytes of weights, or time (micro_batches); or a list, of each what it begins with
 micro_batches: 4                # parts of the batch that stages work on side by side
 
 stages:

@@ -11,10 +11,11 @@ from ..expr import as_int
 from ..graph import Graph, Node, Value
 from ..passes.config import Problems
 from .config import Stages
+from .cost import CORE, compute_seconds
 from .cut import EVERYWHERE, Cut, RankGraph, Transfer, cone, demands_of, finish_stages, name_of, names_of
 from .micro import cut_micro_batches
 
-NEAR = 0.05  # of all weights, how far a cut may be from where stages have equally many
+NEAR = 0.05  # of all, how far a cut may be from where stages have equally many bytes of weights, or equal times
 
 
 def cut_stages(graph: Graph, stages: Stages) -> Cut:
@@ -28,7 +29,8 @@ def cut_stages(graph: Graph, stages: Stages) -> Cut:
     """
     own = _everywhere(graph)
     rest = [n for n in graph.nodes if n not in own]
-    stage = _by_names(rest, stages) if stages.names else _by_weights(rest, stages)
+    shares = _seconds_of(rest) if stages.parts > 1 else _weights_of(rest)
+    stage = _by_names(rest, stages) if stages.names else _evenly(rest, shares, stages)
     stage |= dict.fromkeys(own, EVERYWHERE)
     _require_forward(graph, stage, stages)
     if stages.parts > 1:
@@ -98,8 +100,33 @@ def _by_names(nodes: list[Node], stages: Stages) -> dict[Node, int]:
     return stage
 
 
-def _by_weights(nodes: list[Node], stages: Stages) -> dict[Node, int]:
-    """Stages of about equally many bytes of weights, cut where the least has to be sent.
+def _weights_of(nodes: list[Node]) -> list[float]:
+    """Bytes of the weights that each node is the first to read."""
+    seen: set[Value] = set()
+    found: list[float] = []
+    for n in nodes:
+        fresh = {v for v in n.operands if v.const is not None} - seen
+        seen |= fresh
+        found.append(sum(v.const.nbytes for v in fresh if v.const is not None))
+    return found
+
+
+def _seconds_of(nodes: list[Node]) -> list[float]:
+    """What nodes take by the cost model; what is not heavy shares a kernel with others, and writes its result."""
+    found = []
+    for n in nodes:
+        moved = sum(map(_nbytes, (*(n.operands if n.op.heavy else ()), *n.outputs)))
+        found.append(compute_seconds(CORE, as_int(n.op.flops(n)) or 0, moved))
+    return found
+
+
+def _nbytes(v: Value) -> int:
+    """Bytes of a tensor; symbols count as 1."""
+    return v.dtype.size * math.prod(as_int(d) or 1 for d in v.shape)
+
+
+def _evenly(nodes: list[Node], shares: list[float], stages: Stages) -> dict[Node, int]:
+    """Stages with about equal sums of what each node has a share of, cut where the least has to be sent.
 
     Raises:
         ConfigError: there are fewer nodes than stages.
@@ -108,13 +135,7 @@ def _by_weights(nodes: list[Node], stages: Stages) -> dict[Node, int]:
         raise ConfigError(
             f"{stages.where}: {stages.count} stages of a model of {len(nodes)} nodes", "ask for fewer stages"
         )
-    seen: set[Value] = set()
-    weights = []
-    for n in nodes:
-        fresh = {v for v in n.operands if v.const is not None} - seen
-        seen |= fresh
-        weights.append(sum(v.const.nbytes for v in fresh if v.const is not None))
-    before = [0, *accumulate(weights)]  # bytes of the nodes before each place
+    before = [0, *accumulate(shares)]  # of the nodes before each place
     sent = _bytes_across(nodes)
     total, first, cuts = before[-1] or 1, 1, list[int]()
     for k in range(1, stages.count):
@@ -141,9 +162,8 @@ def _bytes_across(nodes: list[Node]) -> list[int]:
     change = [0] * (len(nodes) + 1)
     for v, end in last.items():
         assert v.producer is not None
-        size = v.dtype.size * math.prod(as_int(d) or 1 for d in v.shape)
-        change[number[v.producer] + 1] += size
-        change[end + 1] -= size
+        change[number[v.producer] + 1] += _nbytes(v)
+        change[end + 1] -= _nbytes(v)
     return list(accumulate(change))
 
 
