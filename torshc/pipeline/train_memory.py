@@ -9,7 +9,7 @@ from ..base.errors import ConfigError
 from ..expr import as_int
 from .compilation import Compilation
 
-_SEGMENTS = (16, 8, 4)  # of the forward pass that are tried, one after the other
+_SEGMENTS = (16, 12, 8, 6, 4)  # of the forward pass that are tried, one after the other
 _ALL = 2**31
 _PLANS = 6  # that are made at most between one that is too large and one that fits
 
