@@ -16,7 +16,7 @@ from torshc.graph import Graph, Value
 from torshc.kernels.machine import Machine
 from torshc.ops.math.linalg import MatMul
 from torshc.ops.nn.conv import Conv
-from torshc.targets.cpu.bf16 import FORMS, AmxKernel, Bf16GemmKernel, MmlaKernel, choose_form
+from torshc.targets.cpu.bf16 import FORMS, AmxKernel, Bf16GemmKernel, DotKernel, MmlaKernel, choose_form
 from torshc.targets.isa import resolve
 
 from ...support.kernels import Maker, Shape, random, sizes
@@ -356,6 +356,21 @@ def test_many_results_are_written_by_rows(monkeypatch: pytest.MonkeyPatch) -> No
         assert isinstance(kernel, AmxKernel) and kernel.rows_first == rows_first
         found.append(made.run(left)[0])
         monkeypatch.setattr("torshc.targets.cpu.bf16.STAY_BYTES", 0)
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_large_weights_of_few_rows_are_read_in_one_piece(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One panel after the other in place of four beside each other: no bit is another."""
+    found = []
+    left, right = halves(5, rows, 75), halves(6, 75, 150)
+    for vectors in (4, 1):
+        m = Maker()
+        made = program(m.output(product(m, m.input(*left.shape, dtype=BF16), right)), DotKernel, 16)
+        kernel = made.kernels[-1]
+        assert isinstance(kernel, DotKernel) and kernel.tile.vectors == vectors
+        found.append(made.run(left)[0])
+        monkeypatch.setattr("torshc.targets.cpu.bf16.STREAM_BYTES", 0)
     np.testing.assert_array_equal(*found)
 
 

@@ -20,6 +20,9 @@ MOST_ROWS = 384  # of a block
 GROUP_BYTES = 512 * 1024  # of weights of a group of columns, of which L2 holds two
 STEP_WORDS = (16, 14, 12)  # words of two k that one of several equal steps takes, the best first
 STAY_BYTES = 768 * 1024  # of weights that stay in L2 beside the rows that they are multiplied with
+STREAM_BYTES = (
+    4 * 1024 * 1024
+)  # of weights that lie in no cache of a core; from L2 one panel comes at a third of the rate
 FEW_BYTES = 160 * 1024  # of weights that L2 gets before the first tile of rows is done
 
 
@@ -151,6 +154,12 @@ class DotKernel(Bf16GemmKernel):
     template: ClassVar[str] = "gemm_bf16_dot.c.j2"
     needs: ClassVar[tuple[str, ...]] = ("avx512bf16",)
     reads_rows: ClassVar[bool] = True
+
+    @classmethod
+    def narrow_tile(cls, tile: Tile, rows: int | None, weights: int | None) -> Tile:
+        """Of few rows whose weights, so many elements, come from memory: one panel, which is read in one piece."""
+        few = rows is not None and rows <= FEW_ROWS and tile.lanes == HALF_COLUMNS
+        return Tile(tile.rows, 1, tile.lanes) if few and (weights or 0) * cls.packed >= STREAM_BYTES else tile
 
     @property
     def few_rows(self) -> str:

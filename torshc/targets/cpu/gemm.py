@@ -35,7 +35,7 @@ from ...ops.quant.narrow import BlockMatMul
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget
-from .bf16 import Bf16GemmKernel, choose_form
+from .bf16 import Bf16GemmKernel, DotKernel, choose_form
 from .int8 import Int8AmxKernel
 from .nibbles import NibblesKernel, with_digits
 from .pack import HALF_COLUMNS, QUAD, WORD_COLUMNS, Panels, pack_at_run_time, pack_constant
@@ -218,6 +218,8 @@ def lower_product(
     tile = choose_tile(machine, rows, p.n.args[0], p.k.args[0], p.b.dtype)
     if form is not None:
         tile = form.choose_tile(machine.lanes, as_int(rows))
+    if form is DotKernel:
+        tile = DotKernel.narrow_tile(tile, as_int(rows), as_int(p.k.args[0] * p.n.args[0]))
     packed = _panels(group, p, rows, tile, form, storage)
     if packed is None:
         return None
