@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.evaluate import Array
-from tests.support.nodes import F32, I64, check, given, numbers
+from tests.support.nodes import F32, I64, check, given, numbers, refused
 
 SCALES = [F32(0.05), np.array([0.05, 0.1, 0.02], F32)]
 
@@ -25,6 +25,14 @@ def test_quantise_and_back(dtype: Any) -> None:
     check("DequantizeLinear", q, *one[1:], opset=21)
     blocks = np.abs(numbers(2, 2, 4)) + F32(0.1)
     check("QuantizeLinear", x, blocks, np.zeros((2, 2, 4), dtype), opset=21, axis=1, block_size=2)
+
+
+def test_vectors_of_models_without_axes() -> None:
+    """Biases as ONNX Runtime's quantiser writes them in opset 11; the reference evaluator takes axis 1 there."""
+    bias, scales, zeros = np.array([1, -2, 30], np.int32), np.array([0.5, 2, 0.25], F32), np.zeros(3, np.int32)
+    (out,) = given("DequantizeLinear", bias, scales, zeros, opset=11)
+    np.testing.assert_array_equal(out, [0.5, -4, 7.5])
+    refused("DequantizeLinear", bias, scales, zeros, opset=13, axis=1, match="axis 1 is out of range")
 
 
 def test_quantise_special_values() -> None:
