@@ -46,13 +46,13 @@ ROOM = {2: 132, 3: 117, 4: 120, 6: 102, 8: 120}  # blocks of clusters of this si
 LINE_SUM_BYTES = 750.0  # as GROUP_SUM_BYTES where there is one line of tiles, which waits for the weights' bytes
 # Times the best that one of the choices for ranges of sizes takes, about, by the estimate: of usual numbers of rows and
 # of images, which count as several others. Each kernel more has to be compiled.
-NEAR_USUAL, USUAL = 1.04, 8.0
+NEAR_USUAL, USUAL = 1.02, 8.0
 USUAL_ROWS, USUAL_IMAGES = (128, 512, 1024, 4096, 8192), (1, 8, 32)
-NEAR_ROWS = 1.12  # of other numbers of rows
-NEAR_POWER, NEAR_IMAGES = 1.25, 1.4  # of other powers of two of images, and of others
+NEAR_ROWS = 1.1  # of other numbers of rows
+NEAR_POWER, NEAR_IMAGES = 1.2, 1.4  # of other powers of two of images, and of others
 SAME = 1.01  # times the best of these choices that one takes which goes on for a range
 MOST = 8  # choices for all ranges, as each is a kernel to compile
-RELAXED = 1.05  # times as much as all may take where so many are not enough
+RELAXED = 1.05  # times as much as sizes that count once may take where so many are not enough
 FAR = 2.0  # times the best from which on it does not matter how much slower a choice is
 # Multiples of a size's unit at which choices are compared: tiles begin at multiples of 16, 64 and 128, and from some
 # thousands on differ little.
@@ -223,7 +223,8 @@ def fewest_near(times: Sequence[Sequence[float]], wanted: Sequence[tuple[float, 
 
     Args:
         times: of each choice at each sample.
-        wanted: times the best that each sample may take, and how much it counts.
+        wanted: times the best that each sample may take, and how much it counts. Where `MOST` are not enough, those
+            that count once may take longer; fewer than `MOST` count more.
     """
     best = [min(row) for row in times]
     all_choices = range(len(times[0]))
@@ -235,7 +236,7 @@ def fewest_near(times: Sequence[Sequence[float]], wanted: Sequence[tuple[float, 
     losses = [loss((c,)) for c in all_choices]
     slack = 1.0
     while True:
-        near = [slack * x for x, _ in wanted]
+        near = [x if count > 1 else slack * x for x, count in wanted]
         served = [{i for i, row in enumerate(times) if row[c] <= near[i] * best[i]} for c in all_choices]
         order = sorted(all_choices, key=lambda c: (-len(served[c]), losses[c]))
         left: list[int] = []  # without those of which another serves all that they do
