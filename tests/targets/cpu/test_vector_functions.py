@@ -61,7 +61,7 @@ def test_lines_fit_a_screen(name: str) -> None:
 
 
 def test_every_template_holds_the_functions_that_its_kernel_calls() -> None:
-    others = ("custom.c.j2", "collective.c.j2")  # which compute nothing themselves
+    others = ("custom.c.j2", "collective.c.j2", "winograd_inputs.c.j2")  # which compute no function themselves
     texts = {p.name: p.read_text() for p in (templates("c") / "kernels").glob("*.j2") if p.name not in others}
     including = {name for name, text in texts.items() if '#include "' in text}
     assert including == {name for name, text in texts.items() if "{{ p.called_functions }}" in text}
