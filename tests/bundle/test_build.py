@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.slow import SLOW
+from torshc.base.cache import Cache
 from torshc.base.errors import InternalError, OutputError, ResourceError, ToolchainError
 from torshc.bundle import build
-from torshc.bundle.cache import Cache
 from torshc.bundle.package import file_sha256
 from torshc.targets.cc import CCompiler, find_compiler
 
@@ -209,7 +209,7 @@ import sys, os
 sys.path[:0] = [{tests!r}, {root!r}]
 from pathlib import Path
 from bundle import tiny
-from torshc.bundle.cache import Cache
+from torshc.base.cache import Cache
 from torshc.bundle.package import file_sha256
 embed, debug = {embed}, {debug}
 cache = Cache(Path({cache!r}) if {cache!r} else None)

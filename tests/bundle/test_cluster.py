@@ -14,11 +14,11 @@ import distributed
 import pytest
 
 import torshc
+from torshc.base.cache import Cache
 from torshc.base.errors import ConfigError, ToolchainError
 from torshc.base.options import CompileOptions
 from torshc.bundle import cluster
 from torshc.bundle.build import build_objects
-from torshc.bundle.cache import Cache
 from torshc.bundle.package import file_sha256
 from torshc.targets.cc import CCompiler, find_compiler
 

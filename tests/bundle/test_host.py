@@ -11,10 +11,10 @@ import pytest
 
 from tests.support.compare import check
 from tests.support.models import model, node
+from torshc.base.cache import Cache
 from torshc.base.errors import InternalError
 from torshc.base.resources import cache_folder
 from torshc.bundle import build
-from torshc.bundle.cache import Cache
 from torshc.bundle.host import CPU, Buffer, Condition, HostProgram, Launch, Port, Symbol
 from torshc.bundle.host_source import STRETCH, host_sources, render_host
 from torshc.expr import call, const, dim, select

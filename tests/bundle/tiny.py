@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from tests.support import compilers
 from torshc.base import manifest
+from torshc.base.cache import Cache
 from torshc.base.resources import cache_folder
 from torshc.bundle import build, host, package
-from torshc.bundle.cache import Cache
 from torshc.bundle.host_source import host_sources
 from torshc.expr import dim
 from torshc.targets import isa

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from torshc.base.cache import Cache
 from torshc.base.resources import cache_folder
 from torshc.bundle import build, host, package
-from torshc.bundle.cache import Cache
 from torshc.bundle.host_source import host_sources
 from torshc.expr import dim
 from torshc.targets import isa

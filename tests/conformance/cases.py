@@ -22,9 +22,9 @@ import onnx
 from onnx import numpy_helper
 from onnx.backend.test.loader import DATA_DIR, load_model_tests
 
+from torshc.base.cache import content_key
 from torshc.base.folders import private_folder
 from torshc.base.resources import cache_folder
-from torshc.bundle.cache import content_key
 
 Array = np.ndarray[Any, Any]
 DataSet = tuple[tuple[Any, ...], tuple[Any, ...]]

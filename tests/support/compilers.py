@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from torshc.base.cache import content_key
 from torshc.base.errors import ToolchainError
 from torshc.base.folders import private_folder, scratch_folder
 from torshc.base.resources import cache_folder
-from torshc.bundle.cache import content_key
 from torshc.targets.cc import CLANGS, GCCS, CCompiler, find_compiler
 from torshc.targets.processes import clean_environment
 from torshc.targets.toolchain import find_archiver

@@ -33,10 +33,11 @@ DECORATORS = [
     "@_rule",
 ]
 KEPT = {
-    # called or read by name: onnx's Backend, click, ctypes, ONNX Runtime's options, dict's own; what is kept until its
-    # user is collected: a folder, a tensor
+    # called or read by name: onnx's Backend, click, Jinja, ctypes, ONNX Runtime's options, dict's own; what is kept
+    # until its user is collected: a folder, a tensor
     "outputs_info", "list_commands", "windows_expand_args", "trace", "deleter", "intra_op_num_threads",
-    "log_severity_level", "popitem", "_folder", "_owner", "__init_subclass__", "__getattr__",
+    "log_severity_level", "popitem", "load_bytecode", "dump_bytecode", "_folder", "_owner",
+    "__init_subclass__", "__getattr__",
     # read by inspect
     "__signature__",
     # set for llvmlite; what stats() tells its callers

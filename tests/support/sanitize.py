@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from torshc.base.cache import Cache
 from torshc.base.errors import ToolchainError
 from torshc.base.resources import cache_folder
 from torshc.bundle.build import build_objects, link_library
-from torshc.bundle.cache import Cache
 from torshc.targets.cc import CCompiler, find_compiler
 from torshc.targets.isa import resolve
 from torshc.targets.processes import execute

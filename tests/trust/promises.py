@@ -50,7 +50,7 @@ PROMISES = (
         (
             f"{_ROBUST}/test_processes.py::test_sixteen_compilations_on_a_cold_cache",
             f"{_BUNDLE}/test_build.py::test_two_processes_a_model_on_a_cold_cache",
-            f"{_BUNDLE}/test_cache.py::test_sixteen_processes",
+            "tests/base/test_cache.py::test_sixteen_processes",
         ),
         ("processes", "models", "different libraries"),
     ),
@@ -61,7 +61,7 @@ PROMISES = (
         (
             f"{_ROBUST}/test_disks.py",
             f"{_BUNDLE}/test_package.py",
-            f"{_BUNDLE}/test_cache.py",
+            "tests/base/test_cache.py",
             "tests/cli/test_main.py",
         ),
         ("failing calls", "full disks"),
@@ -71,7 +71,7 @@ PROMISES = (
         "A damaged cache entry is rebuilt, never used",
         "bits, lengths, other entries' content, other owners and modes",
         (
-            f"{_BUNDLE}/test_cache.py",
+            "tests/base/test_cache.py",
             f"{_BUNDLE}/test_build.py::test_a_damaged_cache_entry_is_rebuilt",
             f"{_BUNDLE}/test_build.py::test_a_wrapper_shares_no_objects_with_its_compiler",
         ),

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..base.budget import Budget
+from ..base.cache import Cache, content_key
 from ..base.errors import OutputError, ResourceError, ToolchainError
 from ..base.folders import scratch_folder
 from ..base.resources import find_template
 from ..targets.processes import end_commands
 from ..targets.toolchain import Archiver, Compiler, TooSlow
-from .cache import Cache, content_key
 from .cluster import Workers
 from .sources import write_sources
 

@@ -20,8 +20,8 @@ def cache() -> None:
 @flags.JSON
 def info(as_json: bool) -> None:
     """Print the cache's folder, number of objects and size."""
+    from ..base.cache import Cache
     from ..base.resources import cache_folder
-    from ..bundle.cache import Cache
     from ..explain.sizes import bytes_text
 
     folder = cache_folder()
@@ -37,8 +37,8 @@ def info(as_json: bool) -> None:
 @flags.JSON
 def clear(as_json: bool) -> None:
     """Delete all objects."""
+    from ..base.cache import Cache
     from ..base.resources import cache_folder
-    from ..bundle.cache import Cache
 
     found = Cache(cache_folder())
     deleted = found.clear()

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..base.cache import Cache, content_key
 from ..base.errors import RunError, UnsupportedError
 from ..base.manifest import TensorSpec
 from ..base.options import CompileOptions
 from ..base.resources import cache_folder
-from ..bundle.cache import Cache, content_key
 from ..bundle.host import Buffer, HostProgram, Launch, Port
 from ..bundle.host_source import equation, spell
 from ..expr import DTYPES, Expr, as_expr, as_int, const, dim, element, runtime_dim, substitute

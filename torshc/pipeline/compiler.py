@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from ..base.budget import Budget, spending
+from ..base.cache import Cache
 from ..base.clock import Clock, Observer
 from ..base.errors import ConfigError, InternalError, UnsupportedError
 from ..base.manifest import Manifest, ToolInfo, WeightInfo, WeightsFile
@@ -20,7 +21,6 @@ from ..base.variants import Case, read_cases
 from ..bundle.browser import browser_files, require_device_only
 from ..bundle.build import Object, build_objects, link_library, make_archive, work_folder
 from ..bundle.build_script import build_script
-from ..bundle.cache import Cache
 from ..bundle.cluster import compile_on
 from ..bundle.custom import CustomFiles, blaming_users, custom_files
 from ..bundle.host import CPU, HostProgram

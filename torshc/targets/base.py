@@ -26,6 +26,7 @@ from ..kernels.nest import Accumulator
 from ..kernels.starts import with_starts
 from ..plan.group import Group
 from ..plan.storage import Storage
+from .byte_code import ByteCode
 from .counter import Counter, counter_of
 from .index import CTYPES, OPERATORS, given_sizes, in_brackets, scalar
 from .isa import kernel_prefix
@@ -307,6 +308,7 @@ def environment(search: tuple[str, ...]) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        bytecode_cache=ByteCode(),
     )
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ..base.cache import Cache
 from ..base.errors import ResourceError, ToolchainError
 from ..base.folders import scratch_folder
 from ..base.resources import cache_folder
 from ..bundle.build import Object, build_objects, link_library
-from ..bundle.cache import Cache
 from ..bundle.program import Weight
 from ..explain.sizes import Evaluator
 from ..expr import DTYPES, Expr

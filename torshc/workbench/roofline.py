@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from ..base.cache import Cache
 from ..base.errors import ConfigError, RunError
 from ..base.folders import scratch_folder
 from ..base.resources import cache_folder, template_folders
 from ..bundle.build import build_objects, link_library
-from ..bundle.cache import Cache
 from ..bundle.host import CPU
 from ..kernels.base import Kernel
 from ..pipeline.compilation import Compilation, kernel_headers

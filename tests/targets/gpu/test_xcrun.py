@@ -16,11 +16,11 @@ import torshc
 from tests.emulation.emulated import emulated_tools, missing
 from tests.support.compilers import needed
 from tests.support.models import model, node
+from torshc.base.cache import Cache
 from torshc.base.errors import ConfigError, ToolchainError
 from torshc.base.options import CompileOptions
 from torshc.bundle.build import build_objects, link_library
 from torshc.bundle.build_script import build_script
-from torshc.bundle.cache import Cache
 from torshc.targets import isa
 from torshc.targets.gpu import xcrun
 from torshc.targets.gpu.metal import MetalTarget

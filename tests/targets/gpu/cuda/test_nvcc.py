@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from torshc.base.cache import Cache
 from torshc.base.errors import BundleError, ConfigError, ToolchainError
 from torshc.base.options import CompileOptions
-from torshc.bundle.cache import Cache
 from torshc.runtime import load
 from torshc.targets import isa
 from torshc.targets.gpu.cuda import nvcc

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.forks import in_child
+from torshc.base.cache import Cache, content_key
 from torshc.base.resources import cache_folder
-from torshc.bundle.cache import Cache, content_key
 
 KEY = content_key(["a"])
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ..base.folders import SharedError, private_folder, shared_with
+from .folders import SharedError, private_folder, shared_with
 
 _MAGIC = b"TORSHC OBJECT 2\n"
 _HEAD = len(_MAGIC) + 32
