@@ -41,10 +41,10 @@ def computed(formula: Callable[[Any, Any], Tensor]) -> Array:
     "formula",
     [
         lambda x, y: x + y, lambda x, y: x - y, lambda x, y: x * y, lambda x, y: x / y, lambda x, y: -x,
-        lambda x, y: x + 1, lambda x, y: 1 + x, lambda x, y: 2.5 - x, lambda x, y: 3 * x, lambda x, y: 1 / x,
-        lambda x, y: x < y, lambda x, y: x <= y, lambda x, y: x > y, lambda x, y: x >= y, lambda x, y: x < 1,
-        lambda x, y: (x < y) & (x > 0), lambda x, y: (x < y) | (x > 0), lambda x, y: x.reshape(3, 2),
-        lambda x, y: x.transpose(1, 0), lambda x, y: x @ y.transpose(1, 0),
+        lambda x, y: abs(x), lambda x, y: x + 1, lambda x, y: 1 + x, lambda x, y: 2.5 - x, lambda x, y: 3 * x,
+        lambda x, y: 1 / x, lambda x, y: x < y, lambda x, y: x <= y, lambda x, y: x > y, lambda x, y: x >= y,
+        lambda x, y: x < 1, lambda x, y: (x < y) & (x > 0), lambda x, y: (x < y) | (x > 0),
+        lambda x, y: x.reshape(3, 2), lambda x, y: x.transpose(1, 0), lambda x, y: x @ y.transpose(1, 0),
     ],
 )  # fmt: skip
 def test_operators_mean_what_numpy_means(formula: Callable[[Any, Any], Any]) -> None:

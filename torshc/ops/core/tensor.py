@@ -103,6 +103,9 @@ class Tensor:
     def __neg__(self) -> Tensor:
         return apply_named("Neg", self)
 
+    def __abs__(self) -> Tensor:
+        return apply_named("Abs", self)
+
     def __lt__(self, other: Operand) -> Tensor:
         return apply_named("Less", self, other)
 
