@@ -131,6 +131,22 @@ def test_optimizers_of_shared_states(optimizer: str, tmp_path: Path) -> None:
             assert np.allclose(found[name], state, rtol=1e-6, atol=1e-7 * np.abs(state).max(initial=0)), name
 
 
+def test_ranks_leave_the_same_updates_out(tmp_path: Path) -> None:
+    """Of a gradient that is infinite in one rank's part alone: no rank takes it, and the scale is halved on both."""
+    weights = RNG.standard_normal((4, 2)).astype(np.float32)
+    made = model([node("MatMul", "x w", "y")], {"x": ("float32", ("batch", 4))}, ["y"], {"w": weights})
+    source = save(made, tmp_path / "m.onnx")
+    step = 'weights: "*"\nloss: cross_entropy\noptimizer: {adam: {learning_rate: 0.01}}\n'
+    bundle = sharded(tmp_path, source, step + "loss_scale: {initial: 65536, growth_interval: 9}\n", more=SHARDED)
+    x = RNG.standard_normal((3, 4, 4)).astype(np.float32)
+    x[1, :, 0] = 1e36  # times the scale no f32; that of the other rank's weights is one
+    for _, states in train(bundle, 2, x, RNG.integers(0, 2, (3, 4))):
+        counted = {n: states[f"torshc.{n}"].item() for n in ("loss_scale", "skipped_steps", "good_steps")}
+        assert counted == {"loss_scale": 32768, "skipped_steps": 1, "good_steps": 1}
+        assert all(np.isfinite(state).all() for state in states.values())
+        assert not np.array_equal(states["w"], weights)
+
+
 def test_ranks_keep_their_parts_of_states(tmp_path: Path) -> None:
     """Of weights whose number of elements ranks divide; the others' states are whole on each."""
     (tmp_path / "shard.yaml").write_text(f"replicas: 3\n{SHARDED}")
