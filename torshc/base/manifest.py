@@ -23,6 +23,7 @@ FILE = "manifest.json"
 RANKS_FORMAT = "torshc-ranks"  # of a bundle with a bundle for each process that shares a model
 RANKS_VERSION = 1
 MPI_LIBRARY = "libtorshc_mpi.so"
+SERVE = "serve"  # of a bundle that trains, the folder of the bundle that runs the model
 INTERFACE = ("inputs", "outputs", "symbols", "conditions", "operators")  # what a caller of the library goes by
 
 NUMPY = {

@@ -14,7 +14,7 @@ from ..base.budget import Budget, spending
 from ..base.cache import Cache
 from ..base.clock import Clock, Observer
 from ..base.errors import ConfigError, InternalError, UnsupportedError
-from ..base.manifest import Manifest, ToolInfo, WeightInfo, WeightsFile
+from ..base.manifest import SERVE, Manifest, ToolInfo, WeightInfo, WeightsFile
 from ..base.options import CompileOptions
 from ..base.resources import cache_folder
 from ..base.variants import Case, read_cases
@@ -70,7 +70,7 @@ from .job import Job, jobs_of
 from .lowering import lower_groups, render_groups
 from .observed import observed_cases, read_profiles, recorded_runs
 from .pinned import with_pinned
-from .serving import SERVE, first_weights, other_weights, require_given, serving_options
+from .serving import first_weights, other_weights, require_given, serving_options
 from .tolerance import tolerances_of
 from .train_memory import fit_memory
 from .training import trained_model, training_graph

@@ -8,13 +8,13 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from ..base.errors import ConfigError
+from ..base.manifest import SERVE
 from ..base.options import CompileOptions
 from ..base.safetensors import OWN
 from ..bundle.weight_names import Array, draw_numbers
 from ..targets import find_target
 from .compilation import Compilation
 
-SERVE = "serve"  # its folder in the bundle of the step
 _PREFIX = 58  # letters of a prefix that leave room for what is added
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from torshc.base.errors import BundleError, RunError
-from torshc.base.manifest import FILE
+from torshc.base.manifest import FILE, SERVE
 from torshc.base.webgpu import name_library
 
 from .device import Opened, stream_number
@@ -19,7 +19,7 @@ from .manifest import REMEDY, RunInfo, read_manifest, require_plain
 from .model import Model, check_threads
 from .native import CPU, Library
 from .ranks import Place, has_ranks, nccl_path, place_of
-from .training import SERVE, TrainingModel
+from .training import TrainingModel
 
 
 def _check_file(path: Path, sha256: str) -> None:

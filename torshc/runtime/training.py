@@ -19,7 +19,6 @@ from .manifest import RunInfo
 from .model import Array, Model
 from .native import Status
 
-SERVE = "serve"  # the folder of a bundle that runs the model, in that of the step
 _REMEDIES: dict[int, str] = {
     Status.BUILD: "load a state that a bundle of this model and optimizer saved",
     Status.STATE: "name another file: a state that was saved whole, or a place that can be written",
