@@ -23,7 +23,7 @@ MCPU = "x86-64-v3"  # plans are looked at, not run
 
 
 def stack(
-    channels: list[int], size: int = 20, relu: bool = True, images: int | str = 1, seed: int = 0
+    channels: list[int], size: int | str = 20, relu: bool = True, images: int | str = 1, seed: int = 0
 ) -> onnx.ModelProto:
     """3x3 convolutions behind each other, each with a bias and most with a Relu."""
     rng = np.random.default_rng(seed)
@@ -63,9 +63,19 @@ def test_the_level_decides() -> None:
     assert methods(planned(model, named_weights=True)) == ["exact"] * 2
 
 
-def test_what_is_not_known_is_summed_plainly() -> None:
-    assert methods(planned(stack([16, 32], images="n"))) == ["exact"]
-    assert methods(planned(stack([16, 32], images="n"), shapes={"x": (3, 16, 20, 20)})) == [F4]
+def test_only_a_run_knows_how_many_images_there_are() -> None:
+    """A library has what is fastest for each number, and states the largest of their errors."""
+    model = stack([16, 32], images="n")
+    assert methods(planned(model)) == methods(planned(model, shapes={"x": (3, 16, 20, 20)})) == [F4]
+    model = stack([256, 256], size=10, images="n")
+    kinds = [k.kind for k in planned(model).units[1].kernels]
+    assert kinds == ["winograd_inputs", "gemm", "winograd_outputs"] * 2 + ["winograd"]
+    assert methods(planned(model)) == [F4]
+    assert methods(planned(model, shapes={"x": (1, 256, 10, 10)})) == ["rounding"]
+
+
+def test_pictures_of_a_size_that_only_a_run_knows_are_summed_plainly() -> None:
+    assert methods(planned(stack([16, 32], size="h"))) == ["exact"]
 
 
 def test_convolutions_share_what_is_allowed() -> None:

@@ -270,7 +270,7 @@ class Program(Planned):
             function,
             *self._arguments(kernel, made),
             guarded(number(kernel.scratch, self.dims_of) // 4, np.dtype(np.float32)),
-            number(kernel.tasks, self.dims_of),
+            number(kernel.if_launched(kernel.tasks), self.dims_of),
         )
 
     def run(self, *inputs: Array, shuffled: bool = True) -> list[Array]:

@@ -21,19 +21,19 @@ def idle_when_empty(kernel: Kernel) -> Kernel:
     return kernel if tasks is kernel.tasks else dataclasses.replace(kernel, tasks=tasks)
 
 
-def first_of(choices: Sequence[tuple[Expr, Kernel]], by_size: bool) -> list[Kernel]:
+def first_of(choices: Sequence[tuple[Expr, Sequence[Kernel]]], by_size: bool) -> list[Kernel]:
     """Kernels of which a run launches the first whose condition holds for its sizes, which `Kernel.when` then says.
 
     Args:
         by_size: whether there may be several; else what only a run's sizes decide does not hold.
     """
-    choices = [(holds, kernel) for holds, kernel in choices if by_size or holds.op == "const"]
+    choices = [(holds, kernels) for holds, kernels in choices if by_size or holds.op == "const"]
     found: list[Kernel] = []
     left = const(True)
-    for holds, kernel in choices:
+    for holds, kernels in choices:
         when = left & holds
         if when is not const(False):
-            found.append(dataclasses.replace(kernel, when=when))
+            found += [dataclasses.replace(kernel, when=when) for kernel in kernels]
         left = left & call("not", holds)
     return found
 

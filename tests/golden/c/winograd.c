@@ -14,6 +14,8 @@ struct call {
 };
 
 #define PANELS 1
+#define TILES 49
+#define STRIPS 6
 #define PANEL_BLOCK 4 /* panels that are multiplied before they are transformed back */
 #define OH 28
 #define OW 28
@@ -52,8 +54,9 @@ T_FN void forward(const f32v *d, f32v *out, int64_t out_step) {
 
 /* The transformed input of a tile: one vector of channels at each point of v; what is outside of rows `top` to `bottom`
  * and columns `left` to `right` is 0.  Returns the sums of squares so far. */
-T_FN f32v transform_vector(const int whole, const float *image, int64_t from, int64_t top, int64_t bottom, int64_t left,
-    int64_t right, float *v, f32v squares) {
+T_FN f32v transform_vector(const struct call *c, const int whole, const float *image, int64_t from, int64_t top,
+    int64_t bottom, int64_t left, int64_t right, float *v, f32v squares) {
+    (void)c;
     f32v e[36];
     T_UNROLL for (int j = 0; j < 6; j++) {
         f32v d[6];
@@ -73,7 +76,7 @@ T_FN f32v transform_vector(const int whole, const float *image, int64_t from, in
 }
 
 /* All channels of a tile: v[36][V_STEP] from that tile on.  Returns whether its outputs have to be plain sums. */
-static int transform_in(const float *x, float *v, int64_t tile) {
+static int transform_in(const struct call *c, const float *x, float *v, int64_t tile) {
     const struct place at = place_of(tile);
     const int64_t h = at.h - 1, w = at.w - 1;
     const int64_t from = h * 896 + w * 32;
@@ -81,11 +84,11 @@ static int transform_in(const float *x, float *v, int64_t tile) {
     f32v squares = {0};
     if (h >= 0 && w >= 0 && h + 6 <= IH && w + 6 <= IW) {
         for (int64_t i = 0; i < IC; i += 16) {
-            squares = transform_vector(1, image, from + i, 0, 0, 0, 0, v + i, squares);
+            squares = transform_vector(c, 1, image, from + i, 0, 0, 0, 0, v + i, squares);
         }
     } else {
         for (int64_t i = 0; i < IC; i += 16) {
-            squares = transform_vector(0, image, from + i, -h, IH - h, -w, IW - w, v + i, squares);
+            squares = transform_vector(c, 0, image, from + i, -h, IH - h, -w, IW - w, v + i, squares);
         }
     }
     return !t_hall_bool((i32v)(squares <= LARGEST));
@@ -196,7 +199,7 @@ static void block(const struct call *c, const float *x, float *v, int64_t t0, in
     void *const *buf = c->buf;
     float *sums = v + 36 * V_STEP;
     uint8_t *odd = (uint8_t *)(sums + 36 * SUM_STEP);
-    for (int64_t t = t0; t < t1; t++) odd[t - t0] = transform_in(x, v + (t - t0) * IC, t);
+    for (int64_t t = t0; t < t1; t++) odd[t - t0] = transform_in(c, x, v + (t - t0) * IC, t);
     for (int64_t p = 0; p < PANELS; p += PANEL_BLOCK) {
         const int64_t last = t_imin(PANELS, p + PANEL_BLOCK), channels = t_imin(OC, last * T_NR) - p * T_NR;
         products(v, buf[1], sums, t1 - t0, p, last);
@@ -210,11 +213,11 @@ static void block(const struct call *c, const float *x, float *v, int64_t t0, in
     }
 }
 
-void kdbdb06f6ca18(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kbcc85d4627a8(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const float *x = (const float *)buf[0];
-    const int64_t t0 = t_cut(49, 6, begin), t1 = t_cut(49, 6, end);
+    const int64_t t0 = t_cut(TILES, STRIPS, begin), t1 = t_cut(TILES, STRIPS, end);
     const int64_t blocks = (t1 - t0 + 12) / 13;
     for (int64_t i = 0; i < blocks; i++) block(c, x, scratch, t0 + t_cut(t1 - t0, blocks, i), t0 + t_cut(t1 - t0, blocks, i + 1));
 }

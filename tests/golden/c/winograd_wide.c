@@ -44,8 +44,9 @@ T_FN void forward(const f32v *d, f32v *out, int64_t out_step) {
 
 /* The transformed input of a tile: one vector of channels at each point of v; what is outside of rows `top` to `bottom`
  * and columns `left` to `right` is 0.  Returns the sums of squares so far. */
-T_FN f32v transform_vector(const int whole, const float *image, int64_t from, int64_t top, int64_t bottom, int64_t left,
-    int64_t right, float *v, f32v squares) {
+T_FN f32v transform_vector(const struct call *c, const int whole, const float *image, int64_t from, int64_t top,
+    int64_t bottom, int64_t left, int64_t right, float *v, f32v squares) {
+    (void)c;
     f32v e[36];
     T_UNROLL for (int j = 0; j < 6; j++) {
         f32v d[6];
@@ -65,7 +66,7 @@ T_FN f32v transform_vector(const int whole, const float *image, int64_t from, in
 }
 
 /* All channels of a tile: v[36][V_STEP] from that tile on.  Returns whether its outputs have to be plain sums. */
-static int transform_in(const float *x, float *v, int64_t tile) {
+static int transform_in(const struct call *c, const float *x, float *v, int64_t tile) {
     const struct place at = place_of(tile);
     const int64_t h = at.h - 1, w = at.w - 1;
     const int64_t from = h * 416 + w * 32;
@@ -73,22 +74,24 @@ static int transform_in(const float *x, float *v, int64_t tile) {
     f32v squares = {0};
     if (h >= 0 && w >= 0 && h + 6 <= IH && w + 6 <= IW) {
         for (int64_t i = 0; i < IC; i += 16) {
-            squares = transform_vector(1, image, from + i, 0, 0, 0, 0, v + i, squares);
+            squares = transform_vector(c, 1, image, from + i, 0, 0, 0, 0, v + i, squares);
         }
     } else {
         for (int64_t i = 0; i < IC; i += 16) {
-            squares = transform_vector(0, image, from + i, -h, IH - h, -w, IW - w, v + i, squares);
+            squares = transform_vector(c, 0, image, from + i, -h, IH - h, -w, IW - w, v + i, squares);
         }
     }
     return !t_hall_bool((i32v)(squares <= LARGEST));
 }
 
-void kf55a17f4373f(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k27f4fd9a917c(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    struct call at = {.buf = buf}, *c = &at;
+    (void)dim;
     const float *x = (const float *)buf[0];
     float *v = buf[1];
     uint8_t *odd = buf[2];
-    (void)dim, (void)scratch;
-    for (int64_t t = begin; t < end; t++) odd[t] = transform_in(x, v + t * IC, t);
+    (void)scratch;
+    for (int64_t t = begin; t < end; t++) odd[t] = transform_in(c, x, v + t * IC, t);
 }
 
 /* c[m][n] = epilogue(sum over k of a[m][k] * b[k][n]), b in panels [ceil(N / T_NR)][K][T_NR], zero padded.

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from torshc.expr import const
+from torshc.expr import as_int, const
 from torshc.kernels.machine import Machine
 from torshc.targets.cpu.winograd import FORMS, Form, ResultsKernel, WinogradKernel
 
@@ -19,15 +19,15 @@ WIDE = 400  # filters of 16 channels that no cache of a core holds, transformed 
 
 
 def program(
-    channels: int, filters: Array, size: int, slack: int | None, images: int = 1, compiler: str = ""
+    channels: int, filters: Array, size: int, slack: int | None, images: int = 1, compiler: str = "", known: bool = True
 ) -> Program:
-    """A convolution of images of size x size, padded by 1."""
+    """A convolution of images of size x size, padded by 1; `known`: whether the compiler knows how many."""
     m = Maker()
     compiler = compiler or compilers()[0]
-    x = m.input(images, channels, size, size, layout=LAST)
+    x = m.input(images if known else "images", channels, size, size, layout=LAST)
     plain = {"strides": (1, 1), "dilations": (1, 1), "group": 1, "pads": (const(1),) * 4}
     y = m.add("Conv", x, m.constant(filters), layout=LAST, **plain)
-    return Program(m.output(y), {}, Machine(native_lanes(), kind_of(compiler), slack=slack), compiler)
+    return Program(m.output(y), {"images": images}, Machine(native_lanes(), kind_of(compiler), slack=slack), compiler)
 
 
 def convolved(x: Array, filters: Array) -> Array:
@@ -147,7 +147,31 @@ def test_layers_of_many_weights_and_few_tiles_have_tasks_for_many_threads() -> N
         assert min(launch.tasks for launch in made.launches) >= 16
     few = program(128, random(rng, (32, 128, 3, 3)), 14, ALL)  # of DenseNet: every core has its weights
     (kernel,) = few.kernels
-    assert isinstance(kernel, WinogradKernel) and kernel.t_blocks == 1 and kernel.strips == 2
+    assert isinstance(kernel, WinogradKernel) and kernel.block == 16 and as_int(kernel.strips) == 2
+
+
+@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize(("channels", "count", "size"), [(16, 24, 45), (16, WIDE, 19), (128, 32, 7), (64, WIDE, 9)])
+def test_numbers_of_images_that_a_run_knows_take_the_kernels_of_known_ones(
+    channels: int, count: int, size: int, compiler: str
+) -> None:
+    rng = np.random.default_rng(15)
+    filters = random(rng, (count, channels, 3, 3))
+    taken = set()
+    for images in (0, 1, 2, 5, 40) if compiler == compilers()[0] else (3,):
+        x = random(rng, (images, channels, size, size))
+        for slack in (0, ALL):
+            made = program(channels, filters, size, slack, images, compiler, known=False)
+            found, expected = made.run(x)[0], convolved(x, filters)
+            np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5 * np.abs(expected).max(initial=0))
+            launched = [launch.kernel for launch in made.launches if launch.tasks]
+            if images:
+                wanted = program(channels, filters, size, slack, images, compiler).kernels
+                assert [(k.kind, getattr(k, "form", None)) for k in launched] == [
+                    (k.kind, getattr(k, "form", None)) for k in wanted
+                ]
+            taken.add(tuple(k.kind for k in launched))
+    assert len(taken) > 1 or compiler != compilers()[0] or native_lanes() < 8
 
 
 def test_weights_that_a_transform_may_overflow_are_summed_plainly() -> None:

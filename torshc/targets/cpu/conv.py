@@ -28,6 +28,7 @@ from ...kernels.heavy import (
     plain,
     traffic,
 )
+from ...kernels.lower import first_of
 from ...kernels.machine import Machine
 from ...kernels.nest import Buffers
 from ...ops.nn.conv import FEW_CHANNELS
@@ -43,8 +44,7 @@ from .gemm import Product, is_bytes, is_halves, lower_product
 from .int8 import Int8AmxKernel, halo_blocks, has_halo, row_steps
 from .pack import BYTE_STEP, QUAD, WORD_COLUMNS, panels, quads
 from .tiles import BLOCK_K, Blocks, Tile, choose_blocks, choose_tile, come_from_far, partial_sums
-from .winograd import choose_form as choose_winograd
-from .winograd import lower_winograd
+from .winograd import Choice, choose_forms, lower_winograd
 
 Array = np.ndarray[Any, Any]
 ZERO_ALIGN = 64
@@ -201,10 +201,12 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
     alone = is_bytes(node) or ((floats or halves) and not (known and _multiplies_padding(node)))
     if alone and size.planes is None and size.depthwise:
         return [*before, *lower_depthwise(group, node, size, element, storage, machine)]
-    if planar and (fewer := choose_winograd(size, w, machine)) is not None:
-        tile = fewer.choose_tile(machine, size)
-        packed = pack_weights(w, size, plain_phases(size), tile, False)
-        return [*before, *lower_winograd(group, node, size, fewer, packed, tile, element, storage, machine)]
+    if planar and (choices := choose_forms(size, w, machine)):
+        made_by = []
+        for choice in choices:
+            holds = const(True) if choice.images is None else size.images <= choice.images
+            made_by.append((holds, _by_choice(group, node, size, choice, element, storage, machine)))
+        return [*before, *first_of(made_by, machine.by_size)]
     made = _as_product(group, node, size, element, storage, machine) if single else None
     if made is not None:
         return [*before, *made]
@@ -214,6 +216,24 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
     if is_bytes(node) and size.groups == 1 and size.planes is None and Int8AmxKernel.suits(machine, count):
         return [*before, _lower_bytes(group, node, size, element, storage, machine)]
     return [*before, *lower_direct(group, node, size, element, plain_phases(size), storage, machine)]
+
+
+def _by_choice(
+    group: Group,
+    node: Node,
+    size: Geometry,
+    choice: Choice,
+    element: ElementAt,
+    storage: Mapping[Value, Storage],
+    machine: Machine,
+) -> list[Kernel]:
+    """A 3x3 convolution by one of Winograd's forms, or by plain sums."""
+    phases = plain_phases(size)
+    if choice.form is None:
+        return lower_direct(group, node, size, element, phases, storage, machine)
+    tile = choice.form.choose_tile(machine, size)
+    packed = pack_weights(node.operands[1], size, phases, tile, False)
+    return lower_winograd(group, node, size, choice, packed, tile, element, storage)
 
 
 def _as_product(

@@ -20,11 +20,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import groupby
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import F32, U8, Expr, acc, as_int, axis, const
+from ...expr import F32, U8, Expr, acc, as_int, axis, ceil_div, const, max_of
 from ...graph import Node, Value
 from ...kernels.base import Kernel, Packed, Store, Temporary
 from ...kernels.heavy import HeavyKernel, Strided, accumulated, add_buffer, epilogue_flops, finish, join_stores, traffic
@@ -43,6 +44,8 @@ TRANSFORMING = 12  # channels whose sums have as many rounding errors as transfo
 CACHE = 768 << 10  # bytes of transformed values that stay in L2
 TILES_LOW, TILES_HIGH = 12, 96  # tiles a block: weights are read again for each
 FEW_BLOCKS = 8  # fewer leave threads without work
+MANY_TILES = 16 * TILES_HIGH  # for a number of images that only a run knows
+IMAGES = (*range(1, 17), 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024)  # numbers that choices are made for then
 PANEL_BLOCK = 4  # panels that are multiplied before they are transformed back
 LARGEST = 2.0**40  # of weights, so that what they make of inputs up to 2^50 has no overflow
 PLAIN_CYCLES = 0.55  # of a fused multiply-add of vectors
@@ -130,14 +133,13 @@ class Form:
 
     def choose_tile(self, machine: Machine, size: Geometry) -> Tile:
         """The register tile: as for other products, but of 32 columns where there are no more."""
-        tile = choose_tile(machine, const(self.tiles(size)), const(size.oc), const(size.ic))
+        tile = choose_tile(machine, self.tiles(size), const(size.oc), const(size.ic))
         narrow = machine.choice("tile") is None and tile.columns > size.oc
         return replace(tile, vectors=size.oc // tile.lanes) if narrow else tile
 
-    def tiles(self, size: Geometry) -> int:
+    def tiles(self, size: Geometry) -> Expr:
         """Tiles of all images."""
-        images, rows, columns = (as_int(e) or 0 for e in (size.images, size.oh, size.ow))
-        return images * -(-rows // self.outputs) * -(-columns // self.outputs)
+        return size.images * ceil_div(size.oh, self.outputs) * ceil_div(size.ow, self.outputs)
 
 
 def _polynomial(roots: list[Fraction] | Row) -> Row:
@@ -169,12 +171,12 @@ class TilesKernel(HeavyKernel):
     tile: Tile
 
     @property
-    def tiles(self) -> int:
+    def tiles(self) -> Expr:
         """Output tiles of all images."""
         return self.form.tiles(self.size)
 
     @property
-    def block(self) -> int:
+    def beside(self) -> Expr:
         """Tiles whose transformed values lie beside each other."""
         return self.tiles
 
@@ -184,10 +186,10 @@ class TilesKernel(HeavyKernel):
         return -(-self.size.oc // self.tile.columns) * self.tile.columns
 
     @property
-    def steps(self) -> tuple[int, int]:
+    def steps(self) -> tuple[Expr, Expr]:
         """Elements from one point to the next, of transformed inputs and of sums; no power of two, so that the points
         of a tile lie in different sets of the caches."""
-        return self.block * self.size.ic + 16, self.block * self.wide + 16
+        return self.beside * self.size.ic + 16, self.beside * self.wide + 16
 
 
 @dataclass(frozen=True)
@@ -254,7 +256,7 @@ class WinogradKernel(ResultsKernel):
 
     Attributes:
         w: buffer of the transformed weights, [point][panel][ic][columns].
-        t_blocks: blocks that all tiles are cut into where one thread has all strips.
+        block: the most tiles that go through all steps together.
         strips: the fewest tiles that are a task are those of a strip.
         panel_block: panels that are multiplied before they are transformed back.
     """
@@ -263,8 +265,8 @@ class WinogradKernel(ResultsKernel):
     template: ClassVar[str] = "winograd.c.j2"
 
     w: int
-    t_blocks: int
-    strips: int
+    block: int
+    strips: Expr
     panel_block: int
 
     @property
@@ -273,9 +275,8 @@ class WinogradKernel(ResultsKernel):
         return come_from_far(self.buffers[self.w])
 
     @property
-    def block(self) -> int:
-        """The most tiles that go through all steps together."""
-        return -(-self.tiles // self.t_blocks)
+    def beside(self) -> Expr:
+        return const(self.block)
 
     @property
     def wide(self) -> int:
@@ -284,35 +285,68 @@ class WinogradKernel(ResultsKernel):
 
     @property
     def scratch(self) -> Expr:
-        return const(4 * self.form.points**2 * sum(self.steps) + -(-self.block // 64) * 64)
+        return sum(self.steps, const(0)) * (4 * self.form.points**2) + -(-self.block // 64) * 64
 
 
-def choose_form(size: Geometry, w: Value, machine: Machine) -> Form | None:
-    """The form that takes the least time of those whose error is allowed; None where a plain sum does, or none is."""
-    sizes = [as_int(e) for e in (size.images, size.oh, size.ow, size.ih, size.iw, *size.pad)]
+@dataclass(frozen=True)
+class Choice:
+    """What computes a convolution of some numbers of images.
+
+    Attributes:
+        images: the most that it is for; None for any number.
+        form: the form; None for plain sums.
+        apart: whether the three steps are a kernel each: where blocks of tiles are few, as no cache holds the weights
+            that each block reads again. Then each weight is read once, whatever the number of threads.
+    """
+
+    images: int | None
+    form: Form | None
+    apart: bool = False
+
+
+def choose_forms(size: Geometry, w: Value, machine: Machine) -> list[Choice]:
+    """What takes the least time among plain sums and the forms whose error is allowed, by the number of images, from
+    few to many; nothing where it is plain sums for any number."""
+    sizes = [as_int(e) for e in (size.oh, size.ow, size.ih, size.iw, *size.pad)]
     plain = size.kernel == (3, 3) and size.stride == (1, 1) and size.dilation == (1, 1) and size.groups == 1
-    if machine.slack is None or not plain or size.planes is not None or None in sizes or not all(sizes[:3]):
-        return None
+    if machine.slack is None or not plain or size.planes is not None or None in sizes or not all(sizes[:2]):
+        return []
     if size.ic % machine.lanes or size.oc % machine.lanes or not _is_moderate(w):
-        return None
+        return []
     least = max(machine.slack, 9 * size.ic)
     allowed = [f for f in FORMS if f.roundings(size.ic) <= least]
-    best = min(allowed, key=lambda f: _cycles(f, size, machine.lanes), default=None)
-    return (
-        best if best is not None and _cycles(best, size, machine.lanes) < _plain_cycles(size, machine.lanes) else None
-    )
+
+    def choose(images: int) -> tuple[Form | None, bool]:
+        some = replace(size, images=const(images))
+        form = min(allowed, key=lambda f: _cycles(f, some, machine.lanes), default=None)
+        if form is None or _cycles(form, some, machine.lanes) >= _plain_cycles(some, machine.lanes):
+            return None, False
+        if _weights(form, size) <= CACHE:
+            return form, False
+        blocks = as_int(ceil_div(form.tiles(some), _block(form, size, form.choose_tile(machine, size))))
+        return form, (blocks or 0) < FEW_BLOCKS
+
+    count = as_int(size.images)
+    runs = [(key, max(some)) for key, some in groupby(IMAGES if count is None else [count], key=choose)]
+    choices = [*(Choice(most, *key) for key, most in runs[:-1]), Choice(None, *runs[-1][0])]
+    return choices if any(c.form for c in choices) else []
 
 
 def _is_moderate(w: Value) -> bool:
     return w.const is not None and bool(np.all(np.abs(w.const) <= LARGEST))  # False of NaN
 
 
+def _weights(form: Form, size: Geometry) -> int:
+    """Bytes of transformed weights."""
+    return 4 * form.points**2 * size.ic * size.oc
+
+
 def _cycles(form: Form, size: Geometry, lanes: int) -> float:
     """Time of a core, for comparisons."""
-    vectors, points, tiles = size.oc // lanes, form.points**2, form.tiles(size)
+    vectors, points, tiles = size.oc // lanes, form.points**2, as_int(form.tiles(size)) or 0
     products = PLAIN_CYCLES * points * tiles * size.ic * vectors
     transforms = TRANSFORM_CYCLES * points * tiles * (size.ic // lanes + vectors)
-    return max(products, 4 * points * size.ic * size.oc / BYTES_A_CYCLE) + transforms
+    return max(products, _weights(form, size) / BYTES_A_CYCLE) + transforms
 
 
 def _plain_cycles(size: Geometry, lanes: int) -> float:
@@ -325,41 +359,32 @@ def lower_winograd(
     group: Group,
     node: Node,
     size: Geometry,
-    form: Form,
+    choice: Choice,
     plain: Packed,
     tile: Tile,
     element: ElementAt,
     storage: Mapping[Value, Storage],
-    machine: Machine,
 ) -> list[Kernel]:
-    """The kernels of a convolution that a form was chosen for; `plain`: its weights in panels of the tile.
-
-    One kernel where blocks of tiles are enough tasks. Where they are few, since no cache holds the weights that each
-    block reads again, three kernels: each weight is read once, whatever the number of threads.
-    """
+    """The kernels of a convolution by the form that was chosen for it; `plain`: its weights in panels of the tile."""
+    form = choice.form
+    assert form is not None
     weights = _pack(node.operands[1], size, form, tile)
-    t_blocks = _blocks(form, size, tile)
-    buffers = Buffers(storage)
+    buffers, tiles = Buffers(storage), form.tiles(size)
     shared: dict[str, Any] = {
         "size": size, "form": form, "x": source_strides(element, size, buffers), "tile": tile
     }  # fmt: skip
-    if t_blocks >= FEW_BLOCKS or weights.nbytes <= CACHE:
-        w = add_buffer(buffers, weights)
-        more = {
-            "w": w,
-            "t_blocks": t_blocks,
-            "strips": max(t_blocks, _strips(form, size, tile)),
-            "panel_block": PANEL_BLOCK,
-        }
-        return [_with_results(WinogradKernel, group, node, plain, buffers, more["strips"], shared | more)]
-    tiles, points = form.tiles(size), form.points**2
-    made = InputsKernel(
-        buffers=(), tasks=const(tiles), flops=const(0), nbytes=const(0), stores=(), v=0, odd=0, **shared
-    )
+    if not choice.apart:
+        w, block = add_buffer(buffers, weights), _block(form, size, tile)
+        strips = max_of(ceil_div(tiles, block), _strips(form, size, tile))
+        more = {"w": w, "block": block, "strips": strips, "panel_block": PANEL_BLOCK}
+        return [_with_results(WinogradKernel, group, node, plain, buffers, strips, shared | more)]
+    points, name = form.points**2, f"of_{form.outputs}"
+    made = InputsKernel(buffers=(), tasks=tiles, flops=const(0), nbytes=const(0), stores=(), v=0, odd=0, **shared)
     v, sums = (
-        Temporary(n, group.id, const(4 * points * step)) for n, step in zip(("inputs", "sums"), made.steps, strict=True)
+        Temporary(f"{n}_{name}", group.id, step * (4 * points))
+        for n, step in zip(("inputs", "sums"), made.steps, strict=True)
     )
-    odd = Temporary("odd", group.id, const(tiles))
+    odd = Temporary(f"odd_{name}", group.id, tiles)
     inputs = replace(made, v=add_buffer(buffers, v, written=True), odd=add_buffer(buffers, odd, written=True, dtype=U8))
     nbytes = v.nbytes + node.operands[0].type.nbytes
     inputs = replace(inputs, buffers=tuple(buffers.list), nbytes=nbytes)
@@ -377,7 +402,7 @@ def _with_results(
     node: Node,
     plain: Packed,
     buffers: Buffers,
-    tasks: int,
+    tasks: Expr,
     fields: dict[str, Any],
 ) -> ResultsKernel:
     """A kernel with the epilogue of the group."""
@@ -391,7 +416,7 @@ def _with_results(
     whole = kind is WinogradKernel
     return kind(
         buffers=tuple(buffers.list),
-        tasks=const(tasks),
+        tasks=tasks,
         flops=(node.op.flops(node) if whole else const(0)) + epilogue_flops(stores, node.output.type.size),
         nbytes=traffic(buffers.list, group.outputs),
         stores=tuple(stores),
@@ -412,10 +437,10 @@ def _products(
     to = add_buffer(buffers, sums, written=True)
     point, m, n = axis("p", points), axis("m", made.tiles), axis("c", size.oc)
     panels = made.wide // tile.columns
-    blocks = Blocks(const(-(-made.tiles // TILES_HIGH)), const(panels))
+    blocks = Blocks(ceil_div(made.tiles, TILES_HIGH), const(panels))
     return GemmKernel(
         buffers=tuple(buffers.list),
-        tasks=points * blocks.m * blocks.n,
+        tasks=blocks.m * blocks.n * points,
         flops=flops,
         nbytes=v.nbytes + weights.nbytes + sums.nbytes,
         stores=(Store(to, point * sum_step + m * made.wide + n, acc("acc", F32)),),
@@ -431,13 +456,13 @@ def _products(
     )
 
 
-def _blocks(form: Form, size: Geometry, tile: Tile) -> int:
-    """Blocks of tiles with which the fewest bytes come from beyond L2, where one thread has all.
+def _block(form: Form, size: Geometry, tile: Tile) -> int:
+    """Tiles of the blocks with which the fewest bytes come from beyond L2, where one thread has all.
 
     Weights come once a block, the transformed input once for each group of panels that is multiplied at a time.
     """
-    count, points, wide = form.tiles(size), form.points**2, PANEL_BLOCK * tile.columns
-    weights = 4 * points * size.ic * size.oc
+    count, points, wide = as_int(form.tiles(size)) or MANY_TILES, form.points**2, PANEL_BLOCK * tile.columns
+    weights = _weights(form, size)
 
     def far(blocks: int) -> int:
         block = -(-count // blocks)
@@ -446,12 +471,12 @@ def _blocks(form: Form, size: Geometry, tile: Tile) -> int:
         return weights * blocks * (weights > CACHE) + inputs
 
     least, most = -(-count // TILES_HIGH), max(1, count // TILES_LOW)
-    return min(range(least, max(least, most) + 1), key=lambda b: (far(b), -b))
+    return -(-count // min(range(least, max(least, most) + 1), key=lambda b: (far(b), -b)))
 
 
-def _strips(form: Form, size: Geometry, tile: Tile) -> int:
+def _strips(form: Form, size: Geometry, tile: Tile) -> Expr:
     """Strips of tiles that fill the rows of register tiles, where a core's cache holds the weights."""
-    return form.tiles(size) // tile.rows if 4 * form.points**2 * size.ic * size.oc <= CACHE else 1
+    return form.tiles(size) // tile.rows if _weights(form, size) <= CACHE else const(1)
 
 
 def _pack(w: Value, size: Geometry, form: Form, tile: Tile) -> Packed:

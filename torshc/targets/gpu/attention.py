@@ -124,16 +124,16 @@ def lower_grid_attention(group: Group, storage: Mapping[Value, Storage], machine
     if not fitting or (count is not None and count <= FEW_ROWS):
         return attention_by_rows(group, base, machine)
     if machine.device.tensor and suits_tensor_cores(base):
-        choices: list[tuple[Expr, Kernel]] = [
-            (holds, MmaAttention.of(base, tasks=base.points * ceil_div(rows, band.rows), tile=band))
+        choices: list[tuple[Expr, list[Kernel]]] = [
+            (holds, [MmaAttention.of(base, tasks=base.points * ceil_div(rows, band.rows), tile=band)])
             for holds, band in choose_bands(base, machine)
         ]
         groups = suits_groups(base, machine.device)
-        more = [] if groups is const(False) else [(groups, make_group_attention(base, machine))]
+        more = [] if groups is const(False) else [(groups, [make_group_attention(base, machine)])]
         return first_of([*more, *choices], machine.by_size)
     named = next((t for t in fitting if t.sizes == machine.choice("tile")), None)
     tiles = [(const(True), named)] if named else _choose(fitting, base.points, rows)
-    return first_of([(holds, _tiled(base, tile)) for holds, tile in tiles], machine.by_size and machine.device.tensor)
+    return first_of([(holds, [_tiled(base, tile)]) for holds, tile in tiles], machine.by_size and machine.device.tensor)
 
 
 def _tiled(base: AttentionBase, tile: AttentionTile) -> GridAttention:
