@@ -104,8 +104,12 @@ def test_ranks_draw_different_numbers(tmp_path: Path) -> None:
     assert len(np.unique(first["w"])) == 4  # dropped by none, by either or by both; of equal draws there are 2
 
 
-def test_exchanges_follow_their_gradients(tmp_path: Path) -> None:
-    """The last layer's is exchanged before the first layer's is computed."""
+def test_exchanges_follow_their_gradients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last layer's is exchanged before the first layer's is computed, and no launch awaits it before all are begun.
+
+    Updates come then, and write where the old states lie: a step that has not failed by then can no longer fail.
+    """
+    monkeypatch.setattr("torshc.training.replicas.BUCKET", 1)
     (tmp_path / "shard.yaml").write_text("replicas: 2\n")
     options = CompileOptions(
         train=write_step(tmp_path, STEP.replace("clip_norm: 0.5\n", "")), shard=tmp_path / "shard.yaml"
@@ -116,6 +120,26 @@ def test_exchanges_follow_their_gradients(tmp_path: Path) -> None:
     kinds = [n.op.name for n in done.compilations[0].graph.nodes]
     exchanges = [k for k, kind in enumerate(kinds) if kind == "AllReduce"]
     assert exchanges[-1] - exchanges[0] > len(exchanges)
+    steps = done.compilations[0].program.steps
+    begun = [k for k, step in enumerate(steps) if step.begins]
+    (end,) = (k for k, step in enumerate(steps) if step.awaits)
+    assert len(begun) == 5 and begun[-1] < end and begun[-1] - begun[0] > 5
+    assert [k for k, step in enumerate(steps) if step.meanwhile] == [*range(begun[0], end - 1)]
+    assert {b.space for step in steps[end:] for b in step.buffers} >= {"state"}
+    assert [m.bytes for m in done.compilations[0].program.moves] in ([], [8])  # at most the number of steps
+
+
+@pytest.mark.parametrize("more", ["", SHARDED], ids=["replicated", "sharded"])
+def test_small_tensors_share_an_exchange(more: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all sizes of buckets states have the same bits, as sums are those of the same two numbers."""
+    found = []
+    for size in (1, 60, 1 << 20):
+        monkeypatch.setattr("torshc.training.replicas.BUCKET", size)
+        bundle = sharded(tmp_path, convolutional(), STEP.replace("clip_norm: 0.5\n", ""), more=more)
+        found.append(train(bundle, 2))
+    for other in found[1:]:
+        for (losses, states), (same, equal) in zip(found[0], other, strict=True):
+            assert losses == same and all(np.array_equal(states[name], equal[name]) for name in states)
 
 
 @pytest.mark.parametrize("optimizer", ["momentum", "adagrad", "lion", "sgd"])
@@ -170,7 +194,7 @@ def test_ranks_keep_their_parts_of_states(tmp_path: Path) -> None:
     assert all(r["state_bytes"] == 8 + 4 * (91 + 2 * 4 + 2 * 29) for r in rows)
     text = ranks_text(done)
     assert "its part of the optimizer's, 464 B less than all; those of conv.bias are whole on each" in text
-    assert re.search(r"ReduceScatter +3 +348 B +232 B", text) and re.search(r"AllGather +3 +116 B +232 B", text)
+    assert re.search(r"ReduceScatter +1 +348 B +232 B", text) and re.search(r"AllGather +3 +116 B +232 B", text)
 
 
 def test_files_of_states_are_those_of_one_rank(tmp_path: Path) -> None:

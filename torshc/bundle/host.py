@@ -226,6 +226,9 @@ class Launch:
             address of what says so.
         collective: of which operator the kernel is, where it exchanges tensors with other ranks; one more of `dim` is
             the address of the call then.
+        awaits: exchanges that were begun before have to be done first.
+        begins: an exchange that goes on behind its step.
+        meanwhile: exchanges go on behind this step, which the next one does not await.
     """
 
     symbol: str
@@ -242,6 +245,14 @@ class Launch:
     spans: tuple[Size | None, ...] = ()
     faults: str = ""
     collective: str = ""
+    awaits: bool = False
+    begins: bool = False
+    meanwhile: bool = False
+
+    @property
+    def later(self) -> bool:
+        """Whether other steps come before its exchange is awaited."""
+        return self.begins and self.meanwhile
 
     @property
     def sized(self) -> bool:

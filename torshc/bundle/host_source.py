@@ -55,11 +55,13 @@ class Stretch:
         steps: in order.
         first: number of the first one.
         moves: what is copied behind them.
+        awaits: whether exchanges have to be done before that, and before the run ends.
     """
 
     steps: Sequence[Launch]
     first: int
     moves: Sequence[Move] = ()
+    awaits: bool = False
 
     @property
     def idle(self) -> bool:
@@ -220,7 +222,8 @@ class ProgramView:
         """All steps."""
         *parts, last = self.cut(self.p.steps)
         found = [Stretch(steps, self.first + k * STRETCH) for k, steps in enumerate(parts)]
-        return [*found, Stretch(last, self.first + len(parts) * STRETCH, self.p.moves)]
+        going_on = bool(last) and (last[-1].begins or last[-1].meanwhile)
+        return [*found, Stretch(last, self.first + len(parts) * STRETCH, self.p.moves, going_on)]
 
     @property
     def run_sizes(self) -> list[Size]:

@@ -15,6 +15,7 @@ from ..expr import BOOL, STRING, Expr, as_int, call, const, dims_of, is_nonnegat
 from ..graph import Graph, Value
 from ..kernels.base import Buffer as Part
 from ..kernels.base import Kernel, Operand, Packed, Store, Temporary
+from ..kernels.collective import CollectiveKernel
 from ..kernels.nest import MapKernel
 from ..plan.memory import Item, place
 from ..plan.place import Plan
@@ -245,7 +246,9 @@ class Assembler:
         renewed = self._roots([v for _, _, v in self.graph.updates])
         self.held = dict(zip(held, self.states, strict=True))  # by the input that holds a state
         pairs = {new: (held[k], self.states[k]) for new, k in renewed.items() if new is not held[k]}
-        safe = in_place({new: old for new, (old, _) in pairs.items()}, placed, self.faults)
+        brought = {b.operand for p in placed if p.collective for b in p.kernel.buffers if b.written}
+        self.exchanges = Exchanges(placed, {*self.inputs, *self.outputs, *held, *(renewed.keys() - brought)})
+        safe = in_place({new: old for new, (old, _) in pairs.items()}, placed, self.faults, self.exchanges)
         self.renewed = {new: state for new, (_, state) in pairs.items() if new in safe}
         self.moved = {new: state for new, (_, state) in pairs.items() if new not in safe}
         self.weights: dict[tuple[object, str], int] = beside.weights if beside else {}
@@ -260,7 +263,7 @@ class Assembler:
             new, old = (None, None) if p.fallback else appended(p.kernel)
             if isinstance(new, Value) and isinstance(old, Value) and new in self.outputs and old in self.inputs:
                 found[new] = old
-        safe = in_place(found, self.placed, self.faults)
+        safe = in_place(found, self.placed, self.faults, self.exchanges)
         inputs = {self.outputs[new]: self.inputs[found[new]] for new in safe}
         return tuple(inputs.get(k, -1) for k in range(len(self.graph.returned))) if inputs else ()
 
@@ -286,10 +289,9 @@ class Assembler:
         items = self._items()
         self._require_memory(items)
         offsets, arena = place(items)
-        steps = []
         starts = weight_offsets([w.nbytes for w in self.list])
-        for p in self.placed:
-            steps.append(self._launch(p, offsets, starts))
+        steps = [self._launch(p, offsets, starts) for p in self.placed]
+        steps = [self.exchanges.mark(k, step) for k, step in enumerate(steps)]
         moves = [
             Move(self._buffer(new, offsets, starts), Buffer("state", 0, state.offset), state.bytes)
             for new, state in self.moved.items()
@@ -351,6 +353,10 @@ class Assembler:
             for b in p.kernel.buffers:
                 if self._in_arena(b.operand):
                     life.setdefault(b.operand, []).append(k)
+        for k, end in self.exchanges.ends.items():
+            for o in self.exchanges.operands[k]:
+                if o in life:
+                    life[o].append(end)
         for new in self.moved:
             life[new].append(len(self.placed))
         for k, p in enumerate(self.placed):
@@ -424,6 +430,44 @@ class Assembler:
         return tuple(Condition(first + k, a, b) for k, (a, b) in enumerate(pairs))
 
 
+class Exchanges:
+    """When exchanges of all ranks with each other have to be done: other launches run meanwhile.
+
+    Such an exchange is begun at its launch. Before the first launch that touches what it reads or brings, all that were
+    begun by then are waited for; and before the next one, where that memory is not the run's own.
+
+    Args:
+        placed: the launches.
+        apart: values that lie in other memory.
+
+    Attributes:
+        ends: of each exchange, by its number among the launches, the launch before which it is done; the number of
+            launches where the run's end awaits it.
+    """
+
+    def __init__(self, placed: Sequence[Placed], apart: Container[object]) -> None:
+        self.count = len(placed)
+        self.operands = {
+            k: [p.kernel.buffers[b].operand for b in p.kernel.payload]
+            for k, p in enumerate(placed)
+            if isinstance(p.kernel, CollectiveKernel) and p.kernel.begins
+        }
+        awaits = {self._first_touch(k, placed, apart) for k in self.operands}
+        self.ends = {k: min(j for j in awaits if j > k) for k in self.operands}
+
+    def _first_touch(self, k: int, placed: Sequence[Placed], apart: Container[object]) -> int:
+        own = self.operands[k]
+        if any(o in apart or (isinstance(o, Value) and o.const is not None) for o in own):
+            return k + 1
+        touch = (j for j in range(k + 1, self.count) if any(b.operand in own for b in placed[j].kernel.buffers))
+        return next(touch, self.count)
+
+    def mark(self, k: int, step: Launch) -> Launch:
+        """Launch `k` with what it has to do with them."""
+        meanwhile = any(begun <= k and (k + 1 < end or end == self.count) for begun, end in self.ends.items())
+        return replace(step, awaits=k in self.ends.values(), begins=k in self.ends, meanwhile=meanwhile)
+
+
 def _weight_key(o: Value | Packed) -> tuple[object, str]:
     return (o.source, o.how) if isinstance(o, Packed) else (o, "")
 
@@ -442,7 +486,9 @@ def place_states(graph: Graph) -> tuple[HostState, ...]:
     return tuple(found)
 
 
-def in_place(renewed: Mapping[Value, Value], placed: Sequence[Placed], faults: Container[object]) -> set[Value]:
+def in_place(
+    renewed: Mapping[Value, Value], placed: Sequence[Placed], faults: Container[object], exchanges: Exchanges
+) -> set[Value]:
     """The new states that kernels may write where the old ones lie.
 
     Nothing may read an old state any more when its new one is written, but the very kernel that writes it, and that
@@ -452,6 +498,7 @@ def in_place(renewed: Mapping[Value, Value], placed: Sequence[Placed], faults: C
     Args:
         renewed: each new state's value, with the old one.
         faults: what says that the run is refused.
+        exchanges: those that end behind their launch may fail until then.
     """
     writers: dict[Operand, list[int]] = {}
     readers: dict[Operand, list[int]] = {}
@@ -460,11 +507,11 @@ def in_place(renewed: Mapping[Value, Value], placed: Sequence[Placed], faults: C
         for b in p.kernel.buffers:
             (writers if b.written else readers).setdefault(b.operand, []).append(k)
             if p.faults or p.collective or (b.written and b.operand in faults):
-                refusing.append(k)
+                refusing.append(max(k, exchanges.ends.get(k, 0) - 1))
     found = set[Value]()
     for new, old in renewed.items():
         at = writers.get(new, [])
-        if len(at) != 1 or at[0] <= refusing[-1]:
+        if len(at) != 1 or at[0] <= max(refusing):
             continue
         last = max(readers.get(old, [-1]))
         kernel = placed[at[0]].kernel

@@ -46,6 +46,11 @@ class CollectiveKernel(Kernel):
     def collective(self) -> str:
         return self.operator
 
+    @property
+    def begins(self) -> bool:
+        """Whether other launches may run before it is done, as all ranks take part; messages are waited for."""
+        return not self.numbers
+
 
 def lower_collective(group: Group, storage: Mapping[Value, Storage], nests: Nests) -> list[Kernel]:
     """The exchange, between copies of what does not lie as it has to.

@@ -1,5 +1,9 @@
 """A step that several ranks make together: each has a part of the batch, and all have the same weights.
 
+What ranks add up (gradients, the loss, statistics of batches) is exchanged while the other gradients are computed: in
+buckets, each begun when all of it is there, as DistributedDataParallel does (Li and others, "PyTorch Distributed", VLDB
+2020, section 3.2). Bytes and the graph's order say what is in a bucket, so that sums have the same bits in every run.
+
 Where what the optimizer keeps is shared too, each rank gets its part of the mean of a gradient, updates its part of the
 weight, and all get the whole again: stage 1 of ZeRO (Rajbhandari and others 2020, section 5). A part is a range of a
 weight's elements, all as long; a weight of a number of elements that ranks do not divide is updated whole by each.
@@ -7,16 +11,21 @@ weight's elements, all as long; a weight of a number of elements that ranks do n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from itertools import accumulate
 
 import numpy as np
 
-from ..expr import as_int
+from ..expr import DType, as_int
 from ..graph import Builder, Value
+from ..ops.core.functions import concat
 from ..ops.core.tensor import Tensor
 from ..ops.ranks.chain import Chain
 from ..ops.ranks.collectives import AllGather, AllReduce, ReduceScatter
 from ..ops.tensor.random import salt
+
+LANES = 16  # elements of a vector
+BUCKET = 1 << 20  # bytes with which a bucket is full; a tensor of as many is exchanged by itself, without a copy
 
 
 class Replicas:
@@ -36,22 +45,31 @@ class Replicas:
         if ranks > 1:
             builder.graph.rank, builder.graph.ranks = rank, ranks
 
-    def mean(self, v: Value, name: str) -> Value:
-        """The mean over ranks."""
-        if self._count == 1:
-            return v
-        (total,) = self._chain.add(AllReduce(), v, name=name)
-        return (Tensor(self._builder, total) * (1 / self._count)).value
+    def totals(self, gradients: Mapping[str, Value], others: Mapping[str, Value]) -> dict[str, Tensor]:
+        """Sums over ranks, by name, exchanged in the order in which summands are computed; of one rank its own.
 
-    def means(self, gradients: Sequence[Value], names: Sequence[str]) -> list[Value]:
-        """Means over ranks, exchanged in the order in which gradients are computed: each as soon as it is there.
-
-        Of what is shared this rank's part of the mean, a vector.
+        Args:
+            gradients: of those of weights that are shared, this rank's part of the sum, a vector.
         """
+        values = {**others, **gradients}
+        if self._count == 1:
+            return {name: Tensor(self._builder, v) for name, v in values.items()}
         place = {v: k for k, node in enumerate(self._builder.graph.nodes) for v in node.outputs}
-        order = sorted(range(len(gradients)), key=lambda k: place.get(gradients[k], -1))
-        found = {k: self._part_of_mean(gradients[k], names[k]) for k in order}
-        return [found[k] for k in range(len(gradients))]
+        found, buckets = dict[str, Tensor](), dict[tuple[bool, DType], dict[str, Value]]()
+        for name, v in sorted(values.items(), key=lambda item: place.get(item[1], -1)):
+            kind = name in gradients and self.shares(v), v.dtype
+            bucket = {name: v} if _bytes(v) >= BUCKET else {**buckets.pop(kind, {}), name: v}
+            if sum(map(_bytes, bucket.values())) >= BUCKET:
+                found |= self._add_up(bucket, kind[0])
+            else:
+                buckets[kind] = bucket
+        for kind, bucket in buckets.items():
+            found |= self._add_up(bucket, kind[0])
+        return found
+
+    def mean(self, total: Tensor) -> Value:
+        """The mean of which this is the sum over ranks."""
+        return (total * (1 / self._count)).value if self._count > 1 else total.value
 
     def shares(self, v: Value) -> bool:
         """Whether ranks share what the optimizer keeps of a weight, a part of its elements each."""
@@ -78,11 +96,22 @@ class Replicas:
         """The sum over ranks of what each computes of its parts; without parts the number itself."""
         return Tensor(self._builder, self._chain.add(AllReduce(), x.value, name="norm")[0]) if self._shared else x
 
-    def _part_of_mean(self, v: Value, name: str) -> Value:
-        if not self.shares(v):
-            return self.mean(v, name)
-        (total,) = self._chain.add(ReduceScatter(self._count), self._rows(v).value, name=name)
-        return (Tensor(self._builder, total) * (1 / self._count)).value
+    def _add_up(self, bucket: Mapping[str, Value], shared: bool) -> dict[str, Tensor]:
+        """What becomes of a bucket's tensors, by one exchange; of what is shared the parts are beside each other."""
+        # Behind a few numbers too many no vector would be where processors and cards like it.
+        bucket = dict(sorted(bucket.items(), key=lambda item: (as_int(item[1].type.size) or 0) % LANES > 0))
+        op, more, first = ReduceScatter(self._count) if shared else AllReduce(), len(bucket) - 1, next(iter(bucket))
+        rows = [self._rows(v) if shared else Tensor(self._builder, v) for v in bucket.values()]
+        if more:
+            rows = [row if shared else row.reshape(row.value.type.size) for row in rows]
+        sent = concat(*rows, axis=int(shared)) if more else rows[0]
+        (found,) = self._chain.add(op, sent.value, name=f"{first} and {more} more" if more else first)
+        total = Tensor(self._builder, found)
+        if not more:
+            return {first: total}
+        ends = [0, *accumulate(as_int(row.shape[-1]) or 0 for row in rows)]
+        parts = {name: total.part(0, *ends[k : k + 2]) for k, name in enumerate(bucket)}
+        return parts if shared else {name: parts[name].reshape(*v.shape) for name, v in bucket.items()}
 
     def _rows(self, v: Value) -> Tensor:
         """A tensor as a matrix with a row for each rank."""
@@ -99,3 +128,7 @@ class Replicas:
     def settle(self) -> None:
         """Have the step demand its exchanges."""
         self._chain.settle()
+
+
+def _bytes(v: Value) -> int:
+    return as_int(v.type.nbytes) or 0

@@ -59,7 +59,6 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     mode = Mode(graph, training)
     held, (loss, *given) = _as_inputs(graph, chosen, [loss, *asked.values()], mode)
     replicas = Replicas(builder, training.rank, training.ranks, training.shard_states)
-    wanted, loss = loss, replicas.mean(loss, "loss")
     rate = _add_number_input(graph, training, RATE, F32) if training.optimizer.learning_rate == INPUT else None
     seed = _add_number_input(graph, training, SEED, I64) if mode.draws and training.seed is None else None
     if training.refuse_nan:
@@ -73,14 +72,19 @@ def make_training_graph(graph: Graph, training: Training) -> None:
                 salt(graph.nodes, number)
         seeds |= {SEED_STATE: (by, by)} if seed is None else {}
         replicas.salt_draws()
-    own = _gradients(builder, held, scaling.scaled(wanted))
-    first_update = len(graph.nodes)
-    found = scaling.unscaled(replicas.means(own, [*held]))
+    own = dict(zip(held, _gradients(builder, held, scaling.scaled(loss)), strict=True))
+    behind = len(graph.nodes)
+    totals = replicas.totals(own, {_LOSS: loss} | {name: new for name, (_, new) in mode.running.items()})
+    if training.ranks > 1:  # updates stay behind all exchanges, which go on while gradients are computed
+        bring_forward(graph, behind, held.values())
+    found = scaling.unscaled([replicas.mean(totals[name]) for name in held])
     chosen_slopes = _choose_gradients(training, dict(zip(held, found, strict=True)))
     slopes = {f"gradient/{name}": replicas.whole(g, held[name]) for name, g in chosen_slopes.items()}
     weights, kept, parts = _updates(builder, training, held, found, rate, at, scaling, replicas)
-    bring_forward(graph, first_update, held.values())
-    running = {name: (old, replicas.mean(new, name)) for name, (old, new) in mode.running.items()}
+    if training.ranks == 1:
+        bring_forward(graph, behind, held.values())
+    running = {name: (old, replicas.mean(totals[name])) for name, (old, _) in mode.running.items()}
+    loss = replicas.mean(totals[_LOSS])
     replicas.settle()
     pairs = at.pairs(scaling) | scaling.pairs | seeds | weights | running | kept
     first = {name: graph.weights[name] for name in pairs if name in graph.weights} | scaling.first

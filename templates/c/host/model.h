@@ -143,7 +143,8 @@ enum { TORSHC_STRING = 100, TORSHC_SEQUENCE = 101, TORSHC_OPTIONAL = 102, TORSHC
  * MPI does, as a table, since such libraries have no binary interface in common. libtorshc_mpi.so of the bundle makes one
  * (torshc_mpi.h); a program may make its own. Functions begin an exchange and return 0, with a request in *request, which
  * `test` asks for until *done; it is gone then. Others are failures, of which `message` tells. They are called from the
- * thread that calls torshc_run, one at a time. */
+ * thread that calls torshc_run, one at a time. Several of what all processes do together may be begun before the first is
+ * done; all processes begin them in one order, and this one asks for them in that order. */
 typedef struct torshc_ranks {
     uint32_t size;       /* sizeof(torshc_ranks): lets later versions add fields */
     int32_t rank, count; /* which process this is, from 0, and how many there are */

@@ -104,6 +104,7 @@ int t_run_on(torshc_model *m, t_span *work) {
     for (int32_t i = 0; i < P->inputs + P->outputs; i++)
         at[i] = head->span[i].bytes ? head->span[i].at : (unsigned char *)(uintptr_t)t_nothing;
     unsigned char *const base = work->at ? work->at : m->own;
+    t_begun begun = {.count = 0};
     const t_run run = {
         at,
         at + P->inputs,
@@ -116,8 +117,12 @@ int t_run_on(torshc_model *m, t_span *work) {
         head->counters,
         head->threads,
         head->shared->ranks,
+        &begun,
     };
-    return P->run(&run, s);
+    const int status = P->run(&run, s);
+    if (begun.count)
+        P->drop(head->shared->ranks, &begun);
+    return status;
 }
 
 int t_end_script(torshc_model *m, int status) {

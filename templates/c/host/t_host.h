@@ -14,6 +14,7 @@ struct t_run {
     t_counter *counters;
     int threads;
     torshc_ranks *ranks; /* of a model that several processes share */
+    t_begun *begun;      /* and what it exchanges meanwhile */
 };
 
 /* One kernel over tasks [0, tasks). `scratch`: bytes that it wants for itself in each thread. */

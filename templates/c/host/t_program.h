@@ -181,6 +181,14 @@ typedef struct {
     const int64_t *(*sizes)(const t_frame *f); /* of the last run, with the form that it took */
 } t_script;
 
+/* Exchanges that a run on the processor has begun and will wait for, in the order in which all ranks began them. */
+enum { T_BEGUN_MOST = 16 };
+typedef struct t_begun {
+    void *request[T_BEGUN_MOST];
+    int32_t count;
+    int32_t failed; /* one of them, with the table's message */
+} t_begun;
+
 /* How an open model on a card joins the others that share it: t_nccl.c. */
 typedef struct {
     /* The card for this process, in place of -1. */
@@ -203,6 +211,8 @@ typedef struct {
     const t_cards *cards; /* NULL for a model that is whole, and on processors */
     /* All parts of what ranks share, behind each other: an exchange; NULL for a model that is whole. */
     int (*gather)(torshc_ranks *ranks, const void *own, void *all, int64_t bytes);
+    /* Waits for what a run that failed had begun, as it has no memory for it any more; NULL where no step exchanges. */
+    void (*drop)(torshc_ranks *ranks, t_begun *begun);
     const t_port *input, *output;
     const t_symbol *symbol;
     const int32_t *shared;           /* of each output the input whose buffer it may be, or -1; NULL for none */

@@ -1,13 +1,16 @@
-/* Exchanges between the processes that share a model. Each waits until it is done or its time is over; then a roll call
- * finds out which processes do not answer, so that the error names them. */
+/* Exchanges between the processes that share a model. A message is waited for until it is done or its time is over; what
+ * all do together is so when its result is wanted (t_ranks_settle). Then a roll call finds out which processes do not
+ * answer, so that the error names them. */
 #define _GNU_SOURCE
-#include "t_program.h"
 #include "t_ranks.h"
+
+#include "t_program.h"
 
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { ROLL_CALL = 32767, AT_MOST = 0x7fffffff }; /* the last tag that every MPI has; the most bytes at once */
@@ -107,6 +110,43 @@ static void finish(t_ranks_call *call, int began, void **request, int32_t peer) 
     t_ranks_late(call, peer);
 }
 
+/* What all do together goes on while the run does other things. The oldest is waited for where there are too many. */
+static void note(t_ranks_call *call, int began, void *request) {
+    t_begun *b = call->begun;
+    if (began || !b) {
+        finish(call, began, &request, -1);
+        return;
+    }
+    if (b->count == T_BEGUN_MOST) {
+        finish(call, 0, &b->request[0], -1);
+        memmove(b->request, b->request + 1, (size_t)--b->count * sizeof *b->request);
+    }
+    b->request[b->count++] = request;
+}
+
+void t_ranks_settle(t_ranks_call *call) {
+    t_begun *b = call->begun;
+    if (b->failed)
+        finish(call, 1, NULL, -1);
+    for (int32_t i = 0; i < b->count && !call->status; i++)
+        finish(call, 0, &b->request[i], -1);
+    b->count = 0;
+}
+
+void t_ranks_go_on(torshc_ranks *ranks, t_begun *b) {
+    int done = 0;
+    if (b->failed || !b->count)
+        return;
+    b->failed = ranks->test(ranks->context, &b->request[0], &done);
+    if (done && !b->failed)
+        memmove(b->request, b->request + 1, (size_t)--b->count * sizeof *b->request);
+}
+
+void t_ranks_drop(torshc_ranks *ranks, t_begun *begun) {
+    t_ranks_call call = {.ranks = ranks, .begun = begun};
+    t_ranks_settle(&call);
+}
+
 static int fits(t_ranks_call *call, int64_t size) {
     if (size > AT_MOST)
         t_ranks_fail(call, "%lld bytes or elements at once; at most %d", (long long)size, (int)AT_MOST);
@@ -129,26 +169,30 @@ void t_ranks_receive(t_ranks_call *call, void *data, int64_t bytes, int32_t peer
 
 void t_ranks_all_reduce(t_ranks_call *call, const void *from, void *to, int64_t count, torshc_dtype type) {
     void *request = NULL;
-    if (fits(call, count))
-        finish(call, call->ranks->iallreduce(call->ranks->context, from, to, (size_t)count, type, &request), &request,
-               -1);
+    if (fits(call, count)) {
+        const int began = call->ranks->iallreduce(call->ranks->context, from, to, (size_t)count, type, &request);
+        note(call, began, request);
+    }
 }
 
 void t_ranks_all_gather(t_ranks_call *call, const void *from, void *to, int64_t bytes) {
     void *request = NULL;
-    if (fits(call, bytes))
-        finish(call, call->ranks->iallgather(call->ranks->context, from, to, (size_t)bytes, &request), &request, -1);
+    if (fits(call, bytes)) {
+        const int began = call->ranks->iallgather(call->ranks->context, from, to, (size_t)bytes, &request);
+        note(call, began, request);
+    }
 }
 
 void t_ranks_reduce_scatter(t_ranks_call *call, const void *from, void *to, int64_t count, torshc_dtype type) {
     void *request = NULL;
-    if (fits(call, count))
-        finish(call, call->ranks->ireduce_scatter(call->ranks->context, from, to, (size_t)count, type, &request),
-               &request, -1);
+    if (fits(call, count)) {
+        const int began = call->ranks->ireduce_scatter(call->ranks->context, from, to, (size_t)count, type, &request);
+        note(call, began, request);
+    }
 }
 
 int t_ranks_gather(torshc_ranks *ranks, const void *own, void *all, int64_t bytes) {
-    t_ranks_call call = {ranks, NULL, 0, ""};
+    t_ranks_call call = {.ranks = ranks};
     t_ranks_all_gather(&call, own, all, bytes);
     return call.status ? t_fail(call.status, "parts of a state: %s", call.message) : TORSHC_OK;
 }

@@ -52,6 +52,9 @@ struct t_device {
     cudaStream_t stream;
     cudaStream_t recorder;  // never used by anybody else, whatever other threads do meanwhile
     cudaStream_t target;    // where launches go: `stream` or `recorder`
+    cudaStream_t beside;    // for exchanges that go on while kernels run; made when one comes
+    cudaEvent_t turn;       // where one of the two waits for the other
+    bool forked;            // `target` has not waited for `beside`
     t_slot slots[SLOTS];
     unsigned next;
     t_graph *graphs;

@@ -148,6 +148,10 @@ void t_device_close(t_device *d) {
             (void)cudaEventDestroy(d->slots[i].done);
         (void)cudaFreeHost(d->slots[i].pinned);
     }
+    if (d->turn)
+        (void)cudaEventDestroy(d->turn);
+    if (d->beside)
+        (void)cudaStreamDestroy(d->beside);
     if (d->recorder)
         (void)cudaStreamDestroy(d->recorder);
     if (d->own_stream && d->stream)

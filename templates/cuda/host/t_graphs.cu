@@ -29,6 +29,41 @@ int t_device_launch(t_device *d, const t_step *step) {
     return t_fail_call(d, error, TORSHC_E_LAUNCH, what);
 }
 
+// ---- work beside the steps ----
+
+static bool open_beside(t_device *d) {
+    if (!d->beside && cudaStreamCreateWithFlags(&d->beside, cudaStreamNonBlocking) != cudaSuccess)
+        d->beside = nullptr;
+    if (!d->turn && cudaEventCreateWithFlags(&d->turn, cudaEventDisableTiming) != cudaSuccess)
+        d->turn = nullptr;
+    return d->beside && d->turn;
+}
+
+static cudaError_t wait_for(t_device *d, cudaStream_t waits, cudaStream_t other) {
+    const cudaError_t error = cudaEventRecord(d->turn, other);
+    return error == cudaSuccess ? cudaStreamWaitEvent(waits, d->turn, 0) : error;
+}
+
+void *t_device_fork(t_device *d, int first) {
+    if (!first && !d->forked)
+        return nullptr;
+    t_current current(d->ordinal);
+    if (!open_beside(d) || wait_for(d, d->beside, d->target) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return nullptr;
+    }
+    d->forked = true;
+    return d->beside;
+}
+
+int t_device_join(t_device *d) {
+    if (!d->forked)
+        return TORSHC_OK;
+    t_current current(d->ordinal);
+    d->forked = false;
+    return t_check_call(d, wait_for(d, d->target, d->beside), "waiting for exchanges");
+}
+
 void t_forget(t_graph *graph) {
     if (graph->exec)
         (void)cudaGraphExecDestroy(graph->exec);
@@ -90,6 +125,8 @@ int t_device_end(t_device *d, int status) {
     t_current current(d->ordinal);
     t_graph *graph = d->recording;
     cudaGraph_t recorded = nullptr;
+    if (const int joined = t_device_join(d))
+        status = status ? status : joined;
     d->target = d->stream;
     d->recording = nullptr;
     if (!graph)

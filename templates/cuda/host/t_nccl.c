@@ -21,6 +21,7 @@ struct t_nccl {
     t_nccl_functions f;
     torshc_ranks *ranks;
     void *comm;
+    t_device *device;
     int theirs;   /* the communicator is the caller's */
     int aborted;  /* nothing may be asked of it any more */
     double since; /* when a rank was first seen to have ended; 0: none has */
@@ -79,7 +80,7 @@ typedef struct {
 
 /* What all ranks tell, in memory that the caller frees; NULL with a message after a failure. */
 static t_greeting *greet(torshc_ranks *ranks, const t_greeting *own) {
-    t_ranks_call call = {ranks, NULL, 0, ""};
+    t_ranks_call call = {.ranks = ranks};
     t_greeting *all = calloc((size_t)ranks->count, sizeof *all);
     if (!all) {
         t_fail(TORSHC_E_MEMORY, "no memory for what %d ranks say", (int)ranks->count);
@@ -163,7 +164,7 @@ static void *begin(void *argument) {
 /* Begins a communicator with all ranks, each of which was there a moment ago. */
 static int make(t_nccl *n, t_device *device, const t_nccl_id *id) {
     torshc_ranks *ranks = n->ranks;
-    t_ranks_call call = {ranks, NULL, 0, ""};
+    t_ranks_call call = {.ranks = ranks};
     t_beginning *b = calloc(1, sizeof *b);
     pthread_t thread;
     if (!b)
@@ -281,7 +282,7 @@ static void give_up(void *context) {
 /* Asked while the device's work is waited for, since `began`. */
 static int check(void *context, double began) {
     t_nccl *n = context;
-    t_ranks_call call = {n->ranks, n, 0, ""};
+    t_ranks_call call = {.ranks = n->ranks, .nccl = n};
     const double now = t_ranks_now();
     int result = T_NCCL_SUCCESS;
     if (n->aborted)
@@ -311,6 +312,7 @@ static int join(torshc_model *m, const torshc_options *options) {
     if (!n)
         return t_fail(TORSHC_E_MEMORY, "no memory for NCCL");
     n->ranks = options->ranks;
+    n->device = m->device;
     pthread_mutex_init(&n->lock, NULL);
     pthread_cond_init(&n->changed, NULL);
     stay();
@@ -373,6 +375,17 @@ static void end(t_ranks_call *call, int result, int32_t peer) {
         t_ranks_fail(call, "NCCL: %.150s", call->nccl->f.GetErrorString(result));
 }
 
+/* Where an exchange goes. All go into one stream from the first that is waited for later until they are waited for. */
+static void *stream_of(t_ranks_call *call, void *stream) {
+    void *own = t_device_fork(call->nccl->device, call->later);
+    return own ? own : stream;
+}
+
+void t_nccl_settle(t_ranks_call *call) {
+    if ((call->status = t_device_join(call->nccl->device)))
+        snprintf(call->message, sizeof call->message, "CUDA cannot have one stream wait for another");
+}
+
 void t_nccl_send(t_ranks_call *call, const void *data, int64_t bytes, int32_t peer, void *stream) {
     t_nccl *n = call->nccl;
     if (can_begin(call))
@@ -388,18 +401,21 @@ void t_nccl_receive(t_ranks_call *call, void *data, int64_t bytes, int32_t peer,
 void t_nccl_all_reduce(t_ranks_call *call, const void *from, void *to, int64_t count, torshc_dtype type, void *stream) {
     t_nccl *n = call->nccl;
     if (can_begin(call))
-        end(call, n->f.AllReduce(from, to, (size_t)count, type_of(type), T_NCCL_SUM, n->comm, stream), -1);
+        end(call, n->f.AllReduce(from, to, (size_t)count, type_of(type), T_NCCL_SUM, n->comm, stream_of(call, stream)),
+            -1);
 }
 
 void t_nccl_all_gather(t_ranks_call *call, const void *from, void *to, int64_t bytes, void *stream) {
     t_nccl *n = call->nccl;
     if (can_begin(call))
-        end(call, n->f.AllGather(from, to, (size_t)bytes, T_NCCL_UINT8, n->comm, stream), -1);
+        end(call, n->f.AllGather(from, to, (size_t)bytes, T_NCCL_UINT8, n->comm, stream_of(call, stream)), -1);
 }
 
 void t_nccl_reduce_scatter(t_ranks_call *call, const void *from, void *to, int64_t count, torshc_dtype type,
                            void *stream) {
     t_nccl *n = call->nccl;
     if (can_begin(call))
-        end(call, n->f.ReduceScatter(from, to, (size_t)count, type_of(type), T_NCCL_SUM, n->comm, stream), -1);
+        end(call,
+            n->f.ReduceScatter(from, to, (size_t)count, type_of(type), T_NCCL_SUM, n->comm, stream_of(call, stream)),
+            -1);
 }

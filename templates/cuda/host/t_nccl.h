@@ -57,6 +57,9 @@ void t_nccl_all_gather(t_ranks_call *call, const void *from, void *to, int64_t b
 void t_nccl_reduce_scatter(t_ranks_call *call, const void *from, void *to, int64_t count, torshc_dtype type,
                            void *stream);
 
+/* What the stream gets next waits for exchanges that were begun before. Those with `later` have a stream of their own. */
+void t_nccl_settle(t_ranks_call *call);
+
 /* What t_model.c and t_gpu_host.c call of it. */
 extern const t_cards t_nccl_cards;
 

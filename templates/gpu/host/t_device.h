@@ -110,6 +110,11 @@ int t_device_elapsed(t_device *d, int32_t index, uint64_t *ns);
  * the card the thread's own; and what is asked again and again while the device's work is waited for, with when that began
  * (t_ranks_now): whether the work is given up, with a message; then `end` ends it, in a thread of its own, as that may take
  * as long as the work. What is not done some seconds later never will be, and nothing waits for the device any more. */
+/* Fork gives a stream for work that needs all that was put into the device's before, and that later launches do not wait
+ * for until a join; NULL where none can be had, or where `first` is 0 and there was no fork since the last join. A run's
+ * end joins too. */
+void *t_device_fork(t_device *d, int first);
+int t_device_join(t_device *d);
 int32_t t_device_count(void);
 int t_device_identity(t_device *d, uint8_t identity[16]);
 int t_device_use(t_device *d);
