@@ -38,7 +38,7 @@ WORKER = ["--nthreads", "1", "--no-dashboard", "--no-nanny", "--resources", "pro
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
-    parser.add_argument("--tune", type=int, default=60, help="seconds after which Ctrl-C ends the tuning")
+    parser.add_argument("--tune", type=int, default=120, help="seconds after which Ctrl-C ends the tuning")
     args = parser.parse_args()
     signal.signal(
         signal.SIGINT, signal.default_int_handler
@@ -173,7 +173,7 @@ def misses(cache: str, env: dict[str, str]) -> int:
         return int(dict(re.findall(r"^(\w+)\s+(\d+)$", text, re.M))["cache_miss"])
     told = subprocess.run([cache, "-s", "--stats-format", "json"], env=env, capture_output=True, text=True, check=True)
     stats: dict[str, Any] = json.loads(told.stdout)["stats"]
-    return int(stats["compile_requests"]) - sum(map(int, stats["cache_hits"]["counts"].values()))
+    return int(stats["non_cacheable_compilations"]) + sum(map(int, stats["cache_misses"]["counts"].values()))
 
 
 if __name__ == "__main__":
