@@ -76,13 +76,15 @@ def measured(
 ) -> Times:
     """The least times of a model, measured again, `most` times at the most, while `again` says so.
 
+    Args:
+        folder: gets the bundle, or has the one to measure.
+
     Raises:
         TorshcError: torshc or ONNX Runtime cannot compile or run the model.
         AssertionError: the results differ.
     """
-    path, bundle, given = folder / "m.onnx", folder / "m.tsc", dict(feeds)
-    onnx.save(made, path)
-    torshc.compile(path, bundle, target="c")
+    given = dict(feeds)
+    path, bundle = compiled(made, folder)
     session = ort_session(path, threads)
     with torshc.load(bundle, threads=threads) as loaded:
         results = list(loaded.run(given).values())
@@ -100,6 +102,16 @@ def measured(
                 break
             times = times.least(Times(**least(calls, rounds, seconds)))
     return times
+
+
+def compiled(made: onnx.ModelProto, folder: Path) -> tuple[Path, Path]:
+    """A model's file and bundle in a folder; a bundle that lies there of an equal model stays as it is."""
+    path, bundle, data = folder / "m.onnx", folder / "m.tsc", made.SerializeToString()
+    if not bundle.exists() or path.read_bytes() != data:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        torshc.compile(path, bundle, target="c")
+    return path, bundle
 
 
 def least(calls: dict[str, Call], rounds: int = ROUNDS, seconds: float = SECONDS) -> dict[str, float]:

@@ -1,14 +1,16 @@
 """Speed of each operator beside ONNX Runtime: ``python -m tests.speed.operators [WORD ...] [--threads 1] [--store F]``.
 
 A row is an operator with operands of one type and shape, of :mod:`tests.speed.rows`. Words choose rows that have them
-all; ``Reduce*`` and ``1x64*`` are patterns. ``copy`` is what copying as many bytes as are read and written would take,
-a call included, as part of our time. A row in which ONNX Runtime is faster is measured three times more, and the
-least times count.
+all; ``Reduce*`` and ``1x64*`` are patterns; ``--rows 80:160`` takes a part of those. ``copy`` is what copying as many
+bytes as are read and written would take, a call included, as part of our time. A row in which ONNX Runtime is faster is
+measured three times more, and the least times count. ``--folder DIR`` keeps bundles, and measures those that an earlier
+call left there, as ``--compile`` does, which measures nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import sys
@@ -18,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
 from torshc.base.errors import TorshcError
 
 from ..support.models import feeds_of, node_model
-from .beside import Times, Tolerance, empty_call, measured, processor
+from .beside import Times, Tolerance, compiled, empty_call, measured, processor
 from .operands import drawn
 from .rows import Row, all_rows
 
@@ -36,15 +39,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="rows that have these words")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rows", default=":", metavar="FIRST:END", help="which of the rows that have these words")
+    parser.add_argument("--folder", type=Path, help="a folder for bundles; those there are measured as they are")
+    parser.add_argument("--compile", action="store_true", help="compile what --folder lacks, measure nothing")
     parser.add_argument("--store", type=Path, help="a file for the table: JSON where its name ends so, text otherwise")
     args = parser.parse_args()
+    if args.compile and args.folder is None:
+        parser.error("--compile needs a --folder")
+    first, end = (int(n) if n else None for n in args.rows.split(":"))
+    rows = [r for r in all_rows() if chosen(r, args.words)][first:end]
+    if args.compile:
+        return compile_rows(rows, args.folder)
     empty = empty_call(args.threads)
     head = [f"{processor()}, {args.threads} threads; a call takes {empty * 1e3:.4f} ms", HEAD]
     print("\n".join(head), flush=True)
     entries: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="torshc-operators-") as folder:
-        for row in filter(lambda r: chosen(r, args.words), all_rows()):
-            entries.append(entry(row, Path(folder), args.threads, empty))
+        for row in rows:
+            entries.append(entry(row, folder_of(row, args.folder or Path(folder)), args.threads, empty))
             print(line(entries[-1]), flush=True)
     print("\n".join(summary(entries)))
     if args.store:
@@ -58,6 +70,26 @@ def chosen(row: Row, words: list[str]) -> bool:
     """Whether a row has all words."""
     own = [row.op, row.type, *row.label.split()]
     return all(any(fnmatchcase(o, w) for o in own) for w in words)
+
+
+def folder_of(row: Row, folder: Path) -> Path:
+    """Where a row's bundle lies."""
+    return folder / "-".join([row.domain, row.op, row.type, *row.label.split()])
+
+
+def compile_rows(rows: list[Row], folder: Path) -> int:
+    """Compile rows into folders of their own; what fails is told when it is measured."""
+    for row in rows:
+        with contextlib.suppress(TorshcError):
+            compiled(model_of(row)[0], folder_of(row, folder))
+    return 0
+
+
+def model_of(row: Row) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """A row's model, and what it is run with."""
+    operands, fixed = drawn(row.operands, row.type)
+    made = node_model(row.op, operands, fixed, row.outputs, domain=row.domain, version=row.version, **row.attributes)
+    return made, feeds_of(operands, fixed)
 
 
 def entry(row: Row, folder: Path, threads: int, empty: float) -> dict[str, Any]:
@@ -75,13 +107,12 @@ def entry(row: Row, folder: Path, threads: int, empty: float) -> dict[str, Any]:
 
 def timed(row: Row, folder: Path, threads: int) -> Times:
     """The times of a row."""
-    operands, fixed = drawn(row.operands, row.type)
-    made = node_model(row.op, operands, fixed, row.outputs, domain=row.domain, version=row.version, **row.attributes)
+    made, feeds = model_of(row)
     tolerance = TOLERANCES.get(row.type, Tolerance()) if row.compared else Tolerance(compared=False)
     with np.errstate(all="ignore"):
         return measured(
             made,
-            feeds_of(operands, fixed),
+            feeds,
             folder,
             threads=threads,
             rounds=ROUNDS,
