@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import math
 import weakref
+from functools import lru_cache
 
 from .bounds import may_wrap, range_of
 from .dtype import BOOL, I64
 from .expr import Expr, as_int, const, extent_of, make, walk, walk_new
 
 Poly = dict[tuple[Expr, ...], int]
+_kept = lru_cache(1 << 10)  # a model's layers compute the same sizes
 
 
 def _order(e: Expr) -> tuple[str, str, tuple[tuple[str, str], ...]]:
@@ -132,6 +134,7 @@ def _sort_atoms(atoms: tuple[Expr, ...]) -> tuple[Expr, ...]:
 _TERMS = 32  # of a product of sums, and factors of each; shape arithmetic has a handful
 
 
+@_kept
 def add(a: Expr, b: Expr) -> Expr:
     p = dict(poly_of(a))
     for k, c in poly_of(b).items():
@@ -149,6 +152,7 @@ def wrapped(e: Expr) -> Expr:
     return from_poly({atoms: (c + 2**63) % 2**64 - 2**63 for atoms, c in p.items()})
 
 
+@_kept
 def subtract(a: Expr, b: Expr) -> Expr:
     p = dict(poly_of(a))
     for k, c in poly_of(b).items():
@@ -156,6 +160,7 @@ def subtract(a: Expr, b: Expr) -> Expr:
     return from_poly(p)
 
 
+@_kept
 def mul(a: Expr, b: Expr) -> Expr:
     p: Poly = {}
     left, right = poly_of(a), poly_of(b)
@@ -224,6 +229,7 @@ def _fits(r: Expr, d: Expr) -> bool:
     return is_nonnegative(r) and is_nonnegative(d - upper(r) - 1)
 
 
+@_kept
 def floordiv(a: Expr, d: Expr) -> Expr:
     """a // d rounded down; d must not be 0."""
     n, m = as_int(a), as_int(d)
@@ -288,18 +294,21 @@ def _is_ordered(a: Expr, b: Expr) -> bool:
     )
 
 
+@_kept
 def minimum(a: Expr, b: Expr) -> Expr:
     if _is_ordered(a, b):
         return a
     return b if _is_ordered(b, a) else make("min", tuple(sorted((a, b), key=_order)), I64)
 
 
+@_kept
 def maximum(a: Expr, b: Expr) -> Expr:
     if _is_ordered(b, a):
         return a
     return b if _is_ordered(a, b) else make("max", tuple(sorted((a, b), key=_order)), I64)
 
 
+@_kept
 def compare(op: str, a: Expr, b: Expr) -> Expr:
     """A comparison of i64 expressions, decided at compile time where the bounds allow it."""
     if op in ("gt", "ge"):
