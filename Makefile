@@ -40,7 +40,7 @@ bare := cat cp cut dirname echo env ln make mkdir mktemp mv rm sed sh sha256sum 
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized shape-fuzz graph-fuzz contrib-fuzz mutants mutate fuzz coverage trust operators bench bench-operators bench-decoder bench-ranks bench-functions bench-profile bench-resize bench-training contexts card sample-c dist venv venv-bare clean distclean
+.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized shape-fuzz graph-fuzz contrib-fuzz mutants mutate fuzz coverage trust operators bench bench-operators bench-decoder bench-ranks bench-functions bench-profile bench-resize bench-training learning kills contexts card sample-c dist venv venv-bare clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -161,8 +161,14 @@ bench-functions: $(call stamp,test) ## functions of elements by clang and gcc in
 bench-resize: $(call stamp,test) ## Resize in its modes beside ONNX Runtime and a copy, one thread; ARGS='linear static' chooses rows
 	$(py) -m tests.speed.resize $(ARGS)
 
-bench-training: $(call stamp,test) ## a training step beside PyTorch's four forms, which has to be installed; ARGS='digits --threads 2 --folder DIR'
+bench-training: $(call stamp,test) ## a training step beside PyTorch's four forms, which has to be installed; ARGS='digits --threads 2 --folder DIR', --levels
 	$(py) -m tests.speed.training $(ARGS)
+
+learning: $(call stamp,test) ## gradients and 100 losses of networks beside PyTorch's in f64, which has to be installed; ARGS='digits unet --steps 10'
+	$(py) -m tests.learning $(ARGS)
+
+kills: $(call stamp,test) ## COUNT=50 SEED=0: kill a process that trains, and look at the states that it saved
+	$(py) -m tests.robust.killed --count $(if $(filter file,$(origin COUNT)),50,$(COUNT)) --seed $(SEED)
 
 contexts: $(call stamp,test) ## MODELS="a.onnx b.onnx": two contexts at once against one alone; ARGS='--dims batch=2'
 	$(py) -m tests.robust.callers $(MODELS) $(ARGS)

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import signal
 import struct
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -236,35 +231,3 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(bundles: Callable[[str
     with pytest.raises(RunError, match="File name too long"):
         model.save_state(place)
     assert place.read_bytes() == old and [*tmp_path.iterdir()] == [place]
-
-
-SAVES = """
-import sys, numpy as np, torshc
-model = torshc.load(sys.argv[1], verify=False)
-batch = {"x": np.ones((4, 3), np.float32), "target": np.ones((4, 2), np.float32)}
-while True:
-    model.step(batch)
-    model.save_state(sys.argv[2])
-    print(flush=True)
-"""
-
-
-def test_a_kill_leaves_a_whole_file(bundles: Callable[[str], Path], tmp_path: Path) -> None:
-    model, rng = torshc.load(bundles("momentum")), random.Random(3)
-    for k in range(6):
-        file = tmp_path / f"{k}.safetensors"
-        child = subprocess.Popen(
-            [sys.executable, "-c", SAVES, bundles("momentum"), file], stdout=subprocess.PIPE, text=True
-        )
-        assert child.stdout is not None
-        child.stdout.readline()  # one file is there
-        time.sleep(rng.uniform(0, 0.02))
-        child.send_signal(signal.SIGKILL)
-        saved = 1 + len(child.stdout.readlines())
-        child.wait()
-        child.stdout.close()
-        model.load_state(file)
-        # The last that it told of, or the next one.
-        assert saved <= model.state_dict()["torshc.step"] <= saved + 1
-        left = {p.name for p in tmp_path.iterdir()} - {f"{n}.safetensors" for n in range(6)}
-        assert all(name.endswith(".partial") for name in left)

@@ -2,7 +2,8 @@
 
 Each network is exported from PyTorch, which has to be installed, and trained with Adam in f32, the systems in turns, a
 step of each a round. It prints medians in milliseconds, and the ratio of PyTorch's fastest form to ours. The aims on
-two cores: mobilenet_v2 1.8 times as fast, digits 2.5 times.
+two cores: mobilenet_v2 1.8 times as fast, digits 2.5 times. With ``--levels`` it compares -O3 with -O0 instead, of
+networks that MegBrain's page has; the aims are its gains.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import importlib
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +26,18 @@ import torshc
 from ..card.networks import network
 from .beside import processor
 
-SHAPES = {"digits": (64, 1, 8, 8), "mobilenet_v2": (16, 3, 224, 224)}
 AIMS = {"digits": 2.5, "mobilenet_v2": 1.8}
-CLASSES = {"digits": 10, "mobilenet_v2": 1000}
+GAINS = {"alexnet": 1.14, "resnet18": 1.24}
+SHAPES = {"digits": (64, 1, 8, 8), "mobilenet_v2": (16, 3, 224, 224)} | dict.fromkeys(GAINS, (16, 3, 224, 224))
 _STEP = "weights: '*'\nloss: cross_entropy\noptimizer:\n  adam: {learning_rate: 0.001}\n"
 Step = Callable[[], Any]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="a training step beside PyTorch's")
-    parser.add_argument("names", nargs="*", default=[*SHAPES], help=f"of {', '.join(SHAPES)}")
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(AIMS)}; with --levels of {', '.join(GAINS)}")
+    parser.add_argument("--levels", action="store_true", help="-O3 beside -O0")
+    parser.add_argument("--compile", action="store_true", help="nothing else; what --folder has is there then")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=30, help="of measuring a network")
     parser.add_argument("--folder", type=Path, help="where bundles are kept; those that are there are used again")
@@ -41,19 +46,34 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     print(f"on {processor()}, {options.threads} threads, PyTorch {torch.__version__}, f32, Adam", flush=True)
     with tempfile.TemporaryDirectory(prefix="torshc-training-") as scratch:
-        for name in options.names:
-            _compare(torch, name, options.folder or Path(scratch), options)
+        for name in options.names or (GAINS if options.levels else AIMS):
+            levels = (0, 3) if options.levels else (3,)
+            bundles = {k: _bundle(torch, name, options.folder or Path(scratch), k) for k in levels}
+            if not options.compile:
+                (_compare_levels if options.levels else _compare)(torch, name, bundles, options)
 
 
-def _compare(torch: Any, name: str, folder: Path, options: argparse.Namespace) -> None:
-    """Prints the figures of a network."""
-    bundle = folder / f"{name}.tsc"
-    if not bundle.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        _compile(torch, name, bundle)
+def _compare_levels(torch: Any, name: str, bundles: Mapping[int, Path], options: argparse.Namespace) -> None:
+    """Prints the figures of a network at both levels."""
+    x, target = _batch(torch, name)
+    feeds = {"x": x.numpy(), "target": target.numpy()}
+    with ExitStack() as opened:
+        models = {k: opened.enter_context(torshc.load(b, threads=options.threads)) for k, b in bundles.items()}
+        times = _measure({f"-O{k}": partial(m.step, feeds) for k, m in models.items()}, options.seconds)
+    shown = ", ".join(f"{system} {t * 1e3:.2f} ms" for system, t in times.items())
+    print(f"\n{name} {'x'.join(map(str, SHAPES[name]))}: {shown}")
+    print(f"  -O3 {times['-O0'] / times['-O3']:.2f} times -O0, aim {GAINS[name]}", flush=True)
+
+
+def _batch(torch: Any, name: str) -> tuple[Any, Any]:
     torch.manual_seed(1)
-    x, target = torch.randn(SHAPES[name]), torch.randint(0, CLASSES[name], (SHAPES[name][0],))
-    with torshc.load(bundle, threads=options.threads) as model:
+    return torch.randn(SHAPES[name]), torch.randint(0, 10 if name == "digits" else 1000, (SHAPES[name][0],))
+
+
+def _compare(torch: Any, name: str, bundles: Mapping[int, Path], options: argparse.Namespace) -> None:
+    """Prints the figures of a network."""
+    x, target = _batch(torch, name)
+    with torshc.load(bundles[3], threads=options.threads) as model:
         feeds = {"x": x.numpy(), "target": target.numpy()}
         steps: dict[str, Step] = {"torshc": lambda: model.step(feeds)}
         for compiled in (False, True):
@@ -74,14 +94,20 @@ def _first_losses(steps: dict[str, Step]) -> dict[str, Step]:
     return {**steps, "torshc": lambda: next(iter(ours().values()))}
 
 
-def _compile(torch: Any, name: str, bundle: Path) -> None:
+def _bundle(torch: Any, name: str, folder: Path, level: int) -> Path:
+    """A bundle of a folder, which is compiled if it is not there."""
+    bundle = folder / f"{name}{'' if level == 3 else f'-O{level}'}.tsc"
+    if bundle.exists():
+        return bundle
+    folder.mkdir(parents=True, exist_ok=True)
     path, step = bundle.with_suffix(".onnx"), bundle.with_suffix(".yaml")
     chosen = {"training": torch.onnx.TrainingMode.TRAINING, "do_constant_folding": False, "dynamo": False}
     torch.onnx.export(network(name), (torch.zeros(SHAPES[name]),), str(path), input_names=["x"], **chosen)
     step.write_text(_STEP)
     began = time.monotonic()
-    torshc.compile(path, bundle, target="c", opt_level=3, train=str(step))
-    print(f"{name} compiled in {time.monotonic() - began:.0f} s", flush=True)
+    torshc.compile(path, bundle, target="c", opt_level=level, train=str(step))
+    print(f"{name} compiled at -O{level} in {time.monotonic() - began:.0f} s", flush=True)
+    return bundle
 
 
 def _torch_step(torch: Any, name: str, x: Any, target: Any, compiled: bool, channels_last: bool) -> Step:

@@ -1,0 +1,172 @@
+"""Steps of Adam on a processor beside PyTorch's in f64 and in f32: ``python -m tests.learning [NAME ...]``.
+
+PyTorch has to be installed, and for some networks transformers. Each network is exported as ONNX and trained on the
+same batches from the same weights by all three. Two lines a network: how far the gradients of the first step are from
+those of f64, all together and of the weight that does worst, as norms and as parts of twice PyTorch's distance in f32;
+and how far the losses are, in the mean of all steps and at the most, as such parts. The exit code tells of parts
+above 1 of all weights together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import torshc
+
+from ..speed.beside import processor
+from .foreign import FOREIGN
+from .networks import CROSS, LESSONS, Lesson
+
+ALL = LESSONS | FOREIGN
+Array = np.ndarray[Any, Any]
+_RATE, _BETA, _BATCHES, _SMALL = 1e-3, 0.9, 8, 1e-7
+_MOMENT = "torshc.first_moment/"
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What some steps showed: the gradients of the first by weight, and the loss of each."""
+
+    gradients: Mapping[str, Array]
+    losses: list[float]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="steps of training beside PyTorch's in f64")
+    parser.add_argument("names", nargs="*", default=[*ALL], help=f"of {', '.join(ALL)}")
+    parser.add_argument("--steps", type=int, help="fewer or more than each network's own")
+    parser.add_argument("--level", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--folder", type=Path, help="where models and bundles are kept")
+    options = parser.parse_args()
+    torch: Any = importlib.import_module("torch")
+    torch.set_num_threads(options.threads)
+    print(f"on {processor()}, {options.threads} threads, -O{options.level}, PyTorch {torch.__version__}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="torshc-learning-") as scratch:
+        good = [_compare(torch, name, options.folder or Path(scratch), options) for name in options.names]
+    sys.exit(not all(good))
+
+
+def _compare(torch: Any, name: str, folder: Path, options: argparse.Namespace) -> bool:
+    """Prints how far a network's gradients and losses are; whether they are near enough."""
+    lesson, folder = ALL[name], folder / name
+    folder.mkdir(parents=True, exist_ok=True)
+    steps = options.steps or lesson.steps
+    batches = [lesson.batch(torch, k) for k in range(_BATCHES)]
+    made = _network(torch, lesson, batches[0])
+    weights = [n for n, _ in made.named_parameters()]
+    began = time.monotonic()
+    _compile(torch, lesson, made, batches[0], weights, folder, options.level)
+    seconds = time.monotonic() - began
+    ours = _ours(folder / "m.tsc", batches, weights, steps, options.threads)
+    right, theirs = (
+        _theirs(torch, _network(torch, lesson, batches[0]).to(dtype), batches, lesson.loss, steps)
+        for dtype in (torch.float64, torch.float32)
+    )
+    gc.collect()
+    print(f"\n{name}: {len(weights)} weights, {sum(p.numel() for p in made.parameters())} numbers, {steps} steps, "
+          f"compiled in {seconds:.0f} s", flush=True)  # fmt: skip
+    return _show_gradients(ours, theirs, right) & _show_losses(ours, theirs, right)
+
+
+def _show_gradients(ours: Learned, theirs: Learned, right: Learned) -> bool:
+    whole = _norm(right.gradients.values())
+    off = {n: (_far(ours.gradients[n], g), _far(theirs.gradients[n], g)) for n, g in right.gradients.items()}
+    both = [float(np.hypot.reduce([pair[k] for pair in off.values()])) for k in (0, 1)]
+    # A gradient that is 0, as of a bias before a normalisation, is a rounding of all the others.
+    parts = {n: a / max(2 * b, _SMALL * whole, _SMALL * _norm([right.gradients[n]])) for n, (a, b) in off.items()}
+    worst = max(parts, key=lambda n: parts[n])
+    part = both[0] / (2 * both[1])
+    print(f"  gradients off by {both[0] / whole:.1e}, PyTorch's f32 by {both[1] / whole:.1e}: part {part:.2f}; "
+          f"worst weight {worst}: {off[worst][0]:.1e}, {off[worst][1]:.1e}, part {parts[worst]:.2f}")  # fmt: skip
+    return part <= 1
+
+
+def _show_losses(ours: Learned, theirs: Learned, right: Learned) -> bool:
+    a, b = (np.abs(np.subtract(found.losses, right.losses)) for found in (ours, theirs))
+    mean, most = a.mean() / (2 * b.mean()), a.max() / (2 * b.max())
+    print(f"  losses {right.losses[0]:.4f} to {right.losses[-1]:.4f}, off by {a.mean():.1e} (most {a.max():.1e}), "
+          f"PyTorch's f32 by {b.mean():.1e} ({b.max():.1e}): parts {mean:.2f} and {most:.2f}", flush=True)  # fmt: skip
+    return bool(max(mean, most) <= 1)
+
+
+def _far(found: Array, right: Array) -> float:
+    return float(np.linalg.norm((found - right).ravel()))
+
+
+def _norm(arrays: Any) -> float:
+    return float(np.sqrt(sum(float(np.linalg.norm(a.ravel())) ** 2 for a in arrays)))
+
+
+def _network(torch: Any, lesson: Lesson, batch: Mapping[str, Any]) -> Any:
+    """The network, with its masks drawn."""
+    torch.manual_seed(0)
+    made = lesson.make(torch).train()
+    kept = {n: b.clone() for n, b in made.named_buffers()}
+    with torch.no_grad():
+        made(*(x for n, x in batch.items() if n != "target"))
+        for name, b in made.named_buffers():  # statistics of batches as before
+            if name in kept:
+                b.copy_(kept[name])
+    return made
+
+
+def _compile(
+    torch: Any, lesson: Lesson, made: Any, batch: Mapping[str, Any], weights: list[str], folder: Path, level: int
+) -> None:
+    path, step = folder / "m.onnx", folder / "step.yaml"
+    names = [n for n in batch if n != "target"]
+    chosen = {"training": torch.onnx.TrainingMode.TRAINING, "do_constant_folding": False, "dynamo": False}
+    given = tuple(batch[n] for n in names)
+    torch.onnx.export(made, given, str(path), input_names=names, opset_version=17, **chosen)
+    listed = "".join(f"  - '{n}'\n" for n in weights)
+    step.write_text(f"weights:\n{listed}loss: {lesson.loss}\noptimizer:\n  adam: {{learning_rate: {_RATE}}}\n")
+    torshc.compile(path, folder / "m.tsc", target="c", opt_level=level, train=str(step))
+
+
+def _ours(bundle: Path, batches: list[dict[str, Any]], weights: list[str], steps: int, threads: int) -> Learned:
+    gradients, losses = dict[str, Array](), list[float]()
+    with torshc.load(bundle, threads=threads) as model:
+        for k in range(steps):
+            feeds = {n: x.numpy() for n, x in batches[k % len(batches)].items()}
+            losses.append(float(np.asarray(model.step(feeds)["loss"])))
+            if k == 0:
+                states = model.state_dict()
+                gradients = {n: states[_MOMENT + n].astype(np.float64) / (1 - _BETA) for n in weights}
+    return Learned(gradients, losses)
+
+
+def _theirs(torch: Any, made: Any, batches: list[dict[str, Any]], loss: str, steps: int) -> Learned:
+    """Gradients too as moments show them, with the rounding of a product by 0.1."""
+    dtype = next(made.parameters()).dtype
+    functions = torch.nn.functional
+    judge = functions.cross_entropy if loss == CROSS else functions.mse_loss
+    optimizer = torch.optim.Adam(made.parameters(), lr=_RATE, betas=(_BETA, 0.999))
+    gradients, losses = dict[str, Array](), list[float]()
+    for k in range(steps):
+        batch = {n: x.to(dtype) if x.is_floating_point() else x for n, x in batches[k % len(batches)].items()}
+        target = batch.pop("target")
+        optimizer.zero_grad(set_to_none=True)
+        found = judge(made(*batch.values()), target)
+        found.backward()
+        optimizer.step()
+        losses.append(found.item())
+        if k == 0:
+            moments = {n: optimizer.state[p]["exp_avg"] for n, p in made.named_parameters()}
+            gradients = {n: m.double().numpy() / (1 - _BETA) for n, m in moments.items()}
+    return Learned(gradients, losses)
+
+
+if __name__ == "__main__":
+    main()
