@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
 import torshc
 
@@ -65,9 +66,8 @@ def _compare(torch: Any, name: str, folder: Path, options: argparse.Namespace) -
     steps = options.steps or lesson.steps
     batches = [lesson.batch(torch, k) for k in range(_BATCHES)]
     made = _network(torch, lesson, batches[0])
-    weights = [n for n, _ in made.named_parameters()]
     began = time.monotonic()
-    _compile(torch, lesson, made, batches[0], weights, folder, options.level)
+    weights = _compile(torch, lesson, made, batches[0], folder, options.level)
     seconds = time.monotonic() - began
     ours = _ours(folder / "m.tsc", batches, weights, steps, options.threads)
     right, theirs = (
@@ -123,19 +123,25 @@ def _network(torch: Any, lesson: Lesson, batch: Mapping[str, Any]) -> Any:
 
 
 def _compile(
-    torch: Any, lesson: Lesson, made: Any, batch: Mapping[str, Any], weights: list[str], folder: Path, level: int
-) -> None:
+    torch: Any, lesson: Lesson, made: Any, batch: Mapping[str, Any], folder: Path, level: int
+) -> dict[str, str]:
+    """Compiles a network's step; what the file calls each parameter, of which some are shared by several modules."""
     path, step = folder / "m.onnx", folder / "step.yaml"
-    names = [n for n in batch if n != "target"]
-    chosen = {"training": torch.onnx.TrainingMode.TRAINING, "do_constant_folding": False, "dynamo": False}
-    given = tuple(batch[n] for n in names)
-    torch.onnx.export(made, given, str(path), input_names=names, opset_version=17, **chosen)
-    listed = "".join(f"  - '{n}'\n" for n in weights)
+    inputs = [n for n in batch if n != "target"]
+    chosen: dict[str, Any] = {"dynamo": True, "optimize": False, "verbose": False, "opset_version": 20}
+    if lesson.traced:
+        chosen = {"dynamo": False, "training": torch.onnx.TrainingMode.TRAINING, "do_constant_folding": False}
+    torch.onnx.export(made, tuple(batch[n] for n in inputs), str(path), input_names=inputs, **chosen)
+    written = {w.name for w in onnx.load(path, load_external_data=False).graph.initializer}
+    names = {p: n for n, p in made.named_parameters(remove_duplicate=False) if n in written}
+    weights = {n: names[p] for n, p in made.named_parameters()}
+    listed = "".join(f"  - '{n}'\n" for n in weights.values())
     step.write_text(f"weights:\n{listed}loss: {lesson.loss}\noptimizer:\n  adam: {{learning_rate: {_RATE}}}\n")
     torshc.compile(path, folder / "m.tsc", target="c", opt_level=level, train=str(step))
+    return weights
 
 
-def _ours(bundle: Path, batches: list[dict[str, Any]], weights: list[str], steps: int, threads: int) -> Learned:
+def _ours(bundle: Path, batches: list[dict[str, Any]], weights: Mapping[str, str], steps: int, threads: int) -> Learned:
     gradients, losses = dict[str, Array](), list[float]()
     with torshc.load(bundle, threads=threads) as model:
         for k in range(steps):
@@ -143,7 +149,7 @@ def _ours(bundle: Path, batches: list[dict[str, Any]], weights: list[str], steps
             losses.append(float(np.asarray(model.step(feeds)["loss"])))
             if k == 0:
                 states = model.state_dict()
-                gradients = {n: states[_MOMENT + n].astype(np.float64) / (1 - _BETA) for n in weights}
+                gradients = {n: states[_MOMENT + w].astype(np.float64) / (1 - _BETA) for n, w in weights.items()}
     return Learned(gradients, losses)
 
 

@@ -233,11 +233,11 @@ def _swin(torch: Any) -> Any:
 
 
 def _llama(torch: Any) -> Any:
-    """Rotated positions, heads that share keys, root mean squares, gated products; one table of words for both ends."""
+    """Rotated positions, heads that share keys, root mean squares, gated products."""
     found = importlib.import_module("transformers")
     config = found.LlamaConfig(
         vocab_size=300, hidden_size=64, intermediate_size=160, num_hidden_layers=3, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=True, use_cache=False,
+        num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=False, use_cache=False,
         attn_implementation="eager",
     )  # fmt: skip
     made = found.LlamaForCausalLM(config)
@@ -255,9 +255,9 @@ FOREIGN: dict[str, Lesson] = {
     "wavenet": Lesson(_wavenet, _waves),
     "experts": Lesson(_experts, lambda torch, k: _drawn(torch, k, 7, x=(40, 16))),
     "diffusion": Lesson(_diffusion, lambda torch, k: _drawn(torch, k, _NOISE, x=_NOISE, time=(2,)), SQUARE),
-    "graph": Lesson(_graph, lambda torch, k: _drawn(torch, k, 3, x=(30, 8))),
-    "spatial": Lesson(_spatial, lambda torch, k: _drawn(torch, k, 5, x=(4, 1, 16, 16))),
+    "graph": Lesson(_graph, lambda torch, k: _drawn(torch, k, 3, x=(30, 8)), traced=False),
+    "spatial": Lesson(_spatial, lambda torch, k: _drawn(torch, k, 5, x=(4, 1, 16, 16)), traced=False),
     "efficient": Lesson(_efficient, lambda torch, k: _drawn(torch, k, (2, 3, 36, 24), x=(2, 3, 36, 24)), SQUARE),
-    "swin": Lesson(_swin, lambda torch, k: _drawn(torch, k, 6, x=(2, 3, 32, 32))),
-    "llama": Lesson(_llama, _words),
+    "swin": Lesson(_swin, lambda torch, k: _drawn(torch, k, 6, x=(2, 3, 32, 32)), traced=False),
+    "llama": Lesson(_llama, _words, traced=False),
 }
