@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import torshc
 from tests.support.compilers import needed
-from tests.training.networks import ADAM, Reference, Steps, batches, convolutional, model, write_step
+from tests.training.networks import ADAM, Reference, Steps, affine, batches, convolutional, model, write_step
 from torshc.base.errors import ConfigError, RunError, UnsupportedError
 from torshc.base.options import CompileOptions
 from torshc.bundle.program import Program
@@ -315,3 +315,40 @@ def test_a_loss_that_is_no_number_is_refused_on_request(tmp_path: Path) -> None:
             trained.step(other)
             assert trained.state_dict()["torshc.step"] == 1
             assert trained.state_dict()["conv.weight"].tobytes() != before["conv.weight"].tobytes()
+
+
+def test_a_refused_loss_names_the_node_where_numbers_ended(tmp_path: Path) -> None:
+    """The logarithm of a negative number, in the midst; where there is none, the loss itself is too large."""
+    needed()
+    nodes = [
+        helper.make_node("Mul", ["x", "w"], ["p"], "first"), helper.make_node("Log", ["p"], ["q"], "middle"),
+        helper.make_node("Mul", ["q", "v"], ["y"], "last"),
+    ]  # fmt: skip
+    source = model(nodes, {"x": ["n"]}, {"y": ["n"]}, {"w": np.full(1, 2.0), "v": np.full(1, 0.5)}, np.float32)
+    step = write_step(tmp_path, TANGLED + "refuse_nan: true\n")
+    torshc.compile(source, tmp_path / "m.tsc", train=step, opt_level=0)
+    trained, x = torshc.load(tmp_path / "m.tsc"), np.ones(3, np.float32)
+    trained.step({"x": x, "target": x})
+    before = trained.state_dict()
+    bad = np.array([1, 2, -1, 3], np.float32)
+    with pytest.raises(RunError, match=r"the first NaN is a result of this step \(nodes 'middle'\)"):
+        trained.step({"x": bad, "target": np.ones(4, np.float32)})
+    with pytest.raises(RunError, match=r"\(loss\): the loss is no finite number\n"):
+        trained.step({"x": x, "target": np.full(3, 1e30, np.float32)})
+    assert all(before[n].tobytes() == s.tobytes() for n, s in trained.state_dict().items())
+
+
+@pytest.mark.parametrize("target", ["c", "llvm"])
+def test_a_learning_rate_that_is_none_is_refused(target: str, tmp_path: Path) -> None:
+    needed()
+    step = write_step(tmp_path, "weights: '*'\nloss: mse\noptimizer: {adam: {learning_rate: input}}\n")
+    torshc.compile(affine(np.float32), tmp_path / "m.tsc", train=step, target=target)
+    trained = torshc.load(tmp_path / "m.tsc")
+    batch = {"x": np.ones((4, 3), np.float32), "target": np.ones((4, 2), np.float32)}
+    trained.step({**batch, "learning_rate": np.float32(0.1)})
+    before = trained.state_dict()
+    for wrong in (-0.1, np.nan, np.inf, 1e38):
+        with pytest.raises(RunError, match=r"learning_rate"):
+            trained.step({**batch, "learning_rate": np.float32(wrong)})
+        assert all(before[n].tobytes() == s.tobytes() for n, s in trained.state_dict().items())
+    trained.step({**batch, "learning_rate": np.float32(0)})

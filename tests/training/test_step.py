@@ -64,6 +64,11 @@ def test_weights_without_a_path_to_the_loss_are_refused(tmp_path: Path) -> None:
     assert "weight 'v' cannot be trained: it does not influence the loss" in text
     assert "weight 'unread' cannot be trained: it is read by no node" in text
     assert trained(Steps(source, step_of(tmp_path, '"*"', "{mse: {of: y}}"))) == ["w"]
+    nodes = [helper.make_node("Mul", ["x", "w"], ["p"]), helper.make_node("ArgMax", ["p"], ["i"], keepdims=0)]
+    nodes += [helper.make_node("Cast", ["i"], ["y"], to=onnx.TensorProto.DOUBLE)]
+    source = model(nodes, {"x": [3]}, {"y": []}, {"w": np.ones(3)}, np.float64)
+    with pytest.raises(ConfigError, match="'w' cannot be trained: it influences the loss through integers"):
+        Steps(source, step_of(tmp_path, "w", "mse"))
     with pytest.raises(ConfigError, match=r"'norm0\.mean' cannot be trained: it is a running statistic"):
         Steps(DIGITS, step_of(tmp_path, "norm0.mean", "cross_entropy"))
 

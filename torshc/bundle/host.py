@@ -226,6 +226,8 @@ class Launch:
             address of what says so.
         collective: of which operator the kernel is, where it exchanges tensors with other ranks; one more of `dim` is
             the address of the call then.
+        results: what it writes of f32 and f64, with the type and the number of elements, on the processor where steps
+            of training are refused whose loss is no finite number; the first with a NaN is looked for then.
         awaits: exchanges that were begun before have to be done first.
         begins: an exchange that goes on behind its step.
         meanwhile: exchanges go on behind this step, which the next one does not await.
@@ -245,6 +247,7 @@ class Launch:
     spans: tuple[Size | None, ...] = ()
     faults: str = ""
     collective: str = ""
+    results: tuple[tuple[Buffer, str, Size], ...] = ()
     awaits: bool = False
     begins: bool = False
     meanwhile: bool = False
@@ -574,4 +577,5 @@ def sizes_of(program: HostProgram) -> Iterator[Size]:
         yield from step.host_scratch
         yield from step.bytes
         yield from (s for s in step.spans if s is not None)
+        yield from (count for _, _, count in step.results)
     yield from (move.source.offset for move in program.moves)

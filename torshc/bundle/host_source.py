@@ -75,6 +75,7 @@ class Stretch:
         for step in self.steps:
             found += [*(b.offset for b in step.buffers), step.tasks, *step.host_scratch, *step.bytes, *step.dims]
             found += [s for s in step.spans if s is not None]
+            found += [count for _, _, count in step.results]
         return [*found, *(move.source.offset for move in self.moves)]
 
 

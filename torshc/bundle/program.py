@@ -11,12 +11,13 @@ import numpy.typing as npt
 
 from ..base.budget import budget, remedy
 from ..base.errors import UnsupportedError
-from ..expr import BOOL, STRING, Expr, as_int, call, const, dims_of, is_nonnegative, select, walk
+from ..expr import BOOL, F32, F64, STRING, Expr, as_int, call, const, dims_of, is_nonnegative, select, walk
 from ..graph import Graph, Value
 from ..kernels.base import Buffer as Part
 from ..kernels.base import Kernel, Operand, Packed, Store, Temporary
 from ..kernels.collective import CollectiveKernel
 from ..kernels.nest import MapKernel
+from ..ops.core.bounds import LOSS
 from ..plan.memory import Item, place
 from ..plan.place import Plan
 from ..plan.storage import Storage
@@ -329,6 +330,11 @@ class Assembler:
             for b, place in zip(p.kernel.buffers, buffers, strict=True)
             if b.written and not p.threads and isinstance(b.operand, Value) and b.operand in self.faults
         )
+        results = tuple(
+            (place, b.operand.dtype.name, b.operand.type.size)
+            for b, place in zip(p.kernel.buffers, roots, strict=True)
+            if b.written and isinstance(b.operand, Value) and b.operand.dtype in (F32, F64)
+        )
         return Launch(
             p.symbol,
             buffers,
@@ -344,6 +350,7 @@ class Assembler:
             _spans(p.kernel.buffers) if p.explicit_bindings and not p.fallback else (),
             p.faults,
             p.collective,
+            results if LOSS in self.graph.demands and not (p.threads or p.fallback) else (),
         )
 
     def _items(self) -> list[Item]:

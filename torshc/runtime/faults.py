@@ -16,8 +16,8 @@ def explain_fault(message: str, fault: Fault, manifest: RunInfo) -> str:
     if 0 <= fault.condition < len(conditions):
         return _unmet(conditions[fault.condition], fault, manifest)
     if 0 <= fault.step < len(manifest.version.steps):
-        names = dict.fromkeys(manifest.version.steps[fault.step].nodes)
-        return f"{message} (nodes {', '.join(map(repr, names))})"
+        names = dict.fromkeys(filter(None, manifest.version.steps[fault.step].nodes))
+        return f"{message} (nodes {', '.join(map(repr, names))})" if names else message
     if fault.node in manifest.operators:
         return f"{message} (node {manifest.operators[fault.node]!r})"
     return message

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import did_you_mean
+from ..ops.core.bounds import RATE, RATE_MOST
 from ..passes.config import Item, Problems, read_yaml
 from .optimizers import INPUT, OPTIMIZERS, Optimizer
 
@@ -46,7 +47,7 @@ DYNAMIC, SCALE_KEYS = "dynamic", ("initial", "growth_interval")
 SCALES = (1e-8, 1e8)  # the least and the largest that a file may state
 INTERVAL_MOST = 1_000_000_000
 OUTPUT = "output"  # a loss that is an output of the model
-RATE, SEED = "learning_rate", "seed"
+SEED = "seed"
 MOST = 1e30
 
 
@@ -215,7 +216,7 @@ def _optimizer(item: Item) -> Optimizer:
     stated: dict[str, Any] = {}
     for key, value in items.items():
         if key == RATE:
-            stated[key] = INPUT if value.value == INPUT else value.number(0.0, MOST)
+            stated[key] = INPUT if value.value == INPUT else value.number(0.0, RATE_MOST)
         elif isinstance(fields[key].default, bool):
             stated[key] = value.flag()
         else:

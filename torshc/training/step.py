@@ -16,12 +16,12 @@ from ..expr import F32, F64, I64, DType, as_int
 from ..gradient import gradients
 from ..graph import Builder, Graph, Node, Rewriter, Shape, State, TensorType, Value, ints_of
 from ..ops.control.flow import Looping, bodies
-from ..ops.core.bounds import LOSS
+from ..ops.core.bounds import LOSS, RATE, RATE_MOST
 from ..ops.core.functions import abs, where
 from ..ops.core.tensor import Tensor
 from ..ops.tensor.random import salt
 from ..passes.config import Problems
-from .config import RATE, SEED, Choice, Training
+from .config import SEED, Choice, Training
 from .losses import add_loss
 from .mode import Mode
 from .optimizers import INPUT, At, clipped
@@ -61,6 +61,9 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     replicas = Replicas(builder, training.rank, training.ranks, training.shard_states)
     rate = _add_number_input(graph, training, RATE, F32) if training.optimizer.learning_rate == INPUT else None
     seed = _add_number_input(graph, training, SEED, I64) if mode.draws and training.seed is None else None
+    if rate is not None:
+        given_rate = Tensor(builder, rate)
+        graph.demand((~((given_rate >= 0.0) & (given_rate <= RATE_MOST))).value, RATE)
     if training.refuse_nan:
         graph.demand(_not_finite(Tensor(builder, loss)).value, LOSS)
     at, scaling = _count_steps(builder, training), Scaling(builder, training.loss_scale)
@@ -179,7 +182,7 @@ def choose_weights(graph: Graph, choices: Sequence[Choice], loss: Value) -> dict
     """
     read = {v for n in graph.nodes for v in n.operands}
     statistics = {n.inputs[k] for n in graph.nodes for k in _STATISTICS.get(n.op.name, ()) if k < len(n.inputs)}
-    reached = _behind(loss)
+    reached, counted = _behind(loss), _behind(loss, floats=False)
 
     def why_not(name: str) -> str:
         v = graph.weights[name]
@@ -193,6 +196,8 @@ def choose_weights(graph: Graph, choices: Sequence[Choice], loss: Value) -> dict
             return "is read by no node: the import folded it into something else, or nothing uses it"
         if v in statistics:
             return "is a running statistic of batch normalisation, which stays as it is"
+        if v not in reached and v in counted:
+            return "influences the loss through integers or truth values alone, which have no gradient"
         return "" if v in reached else "does not influence the loss"
 
     def single(name: str) -> str:

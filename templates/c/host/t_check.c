@@ -34,6 +34,22 @@ int t_fail_in(int32_t node, int status) {
     return status;
 }
 
+int t_has_nan_f32(const void *at, int64_t count) {
+    const float *x = at;
+    for (int64_t i = 0; i < count; i++)
+        if (x[i] != x[i])
+            return 1;
+    return 0;
+}
+
+int t_has_nan_f64(const void *at, int64_t count) {
+    const double *x = at;
+    for (int64_t i = 0; i < count; i++)
+        if (x[i] != x[i])
+            return 1;
+    return 0;
+}
+
 /* ---- sizes ---- */
 
 /* What compilers call for a quotient of t_wide. Their runtime library has it too, which Zig compiles whole for its sake. */

@@ -105,7 +105,7 @@ int t_run_on(torshc_model *m, t_span *work) {
         at[i] = head->span[i].bytes ? head->span[i].at : (unsigned char *)(uintptr_t)t_nothing;
     unsigned char *const base = work->at ? work->at : m->own;
     t_begun begun = {.count = 0};
-    const t_run run = {
+    t_run run = {
         at,
         at + P->inputs,
         head->weights->file.at,
@@ -118,11 +118,16 @@ int t_run_on(torshc_model *m, t_span *work) {
         head->threads,
         head->shared->ranks,
         &begun,
+        0,
     };
     const int status = P->run(&run, s);
     if (begun.count)
         P->drop(head->shared->ranks, &begun);
-    return status;
+    if (status != TORSHC_E_VALUE || !P->state_count || head->shared->ranks)
+        return status;
+    /* A step of training that is refused has changed nothing: made once more, it says where that began. */
+    run.looking = 1;
+    return P->run(&run, s);
 }
 
 int t_end_script(torshc_model *m, int status) {

@@ -15,6 +15,7 @@ struct t_run {
     int threads;
     torshc_ranks *ranks; /* of a model that several processes share */
     t_begun *begun;      /* and what it exchanges meanwhile */
+    int looking;         /* for the first result with a NaN */
 };
 
 /* One kernel over tasks [0, tasks). `scratch`: bytes that it wants for itself in each thread. */

@@ -273,6 +273,8 @@ int t_check_processor(void);
 /* t_check.c. All return a status and leave a message when it is not TORSHC_OK. */
 int t_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int t_at_step(int32_t step, int status); /* notes the launch that failed */
+int t_has_nan_f32(const void *at, int64_t count);
+int t_has_nan_f64(const void *at, int64_t count);
 int t_fail_in(int32_t node, int status); /* puts the number of the node before the message */
 int t_demand(int32_t condition, const char *equation, t_wide left, t_wide right); /* are the two equal? */
 int t_require(int32_t condition, const char *what, t_wide holds);

@@ -21,6 +21,8 @@ from .scalar import Scalar, element
 from .source import SourceNode
 
 LOSS = "loss"  # what a demand is about that no loss is NaN or infinite; others are about an operator's indices
+RATE = "learning_rate"  # that it is no number or a negative one
+RATE_MOST = 1e30
 EXCHANGE = "exchange"  # of a token that keeps exchanges between ranks alive, and is never true
 _COUNT = (("start", 0), ("step", 1))
 # Operators that give elements of operand 0, unchanged, or several operands' (None), and nothing else.
@@ -32,7 +34,11 @@ MOVERS = {
 
 def refusal(what: str) -> str:
     """Why a run ends whose demand, of this word, is not met."""
-    known = {LOSS: "the loss is no finite number", EXCHANGE: "other ranks did not answer"}
+    known = {
+        LOSS: "the loss is no finite number",
+        RATE: f"it is no number from 0 to {RATE_MOST:g}",
+        EXCHANGE: "other ranks did not answer",
+    }
     return known.get(what, "an index or a length is out of range")
 
 
