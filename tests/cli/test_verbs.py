@@ -25,6 +25,7 @@ def test_run_reads_and_writes_arrays(torshc: Torshc, bundle: Path) -> None:
     np.save("x.npy", np.full((3, 64), 0.5, np.float32))
     np.savez("all.npz", scale=np.ones(64, np.float32))
     text = torshc("run", bundle, "--input", "x=x.npy", "--input", "all.npz", "--output", "y.npz").output
+    assert max(map(len, text.splitlines())) <= 80
     assert "random" not in text and "written: y.npz" in text and "[3, 64]" in text
     with np.load("y.npz") as found:
         assert set(found.files) == {"probability", "activation"}
@@ -51,7 +52,7 @@ def test_run_takes_sizes_from_the_files(torshc: Torshc, tmp_path: Path, bundle: 
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["--input", "x=none.npy"], 6, "none.npy"),
+        (["--input", "x=none.npy"], 6, "none.npy cannot be read: No such file or directory\n"),
         (["--input", "z=x.npy"], 6, "no input 'z'"),
         (["--input", "x=bad.npy"], 6, "bad.npy"),
         (["--input", "x=wide.npy"], 6, "float64"),
@@ -248,7 +249,8 @@ def test_explain_forms(torshc: Torshc, chain: Path) -> None:
 
 
 def test_targets(torshc: Torshc) -> None:
-    assert torshc("targets").output.startswith("c  ")
+    text = torshc("targets").output
+    assert text.startswith("c  ") and max(map(len, text.splitlines())) <= 80
     everything = json.loads(torshc("targets", "--json").stdout)
     found = everything["targets"][0]
     assert found["name"] == "c" and everything["isa"]["lanes"] in (1, 4, 8, 16) and found["tools"]

@@ -67,8 +67,8 @@ def _show(found: dict[str, Any], repeat: int) -> None:
     from ..explain import printable
     from ..explain.columns import Column, table
 
-    columns = [Column("", 24), Column("type", 8), Column("shape", 18)]
-    columns += [Column(title, 9, right=True) for title in ("least", "most", "mean")]
+    columns = [Column("", 19), Column("type", 8), Column("shape", 18)]
+    columns += [Column(title, 10, right=True) for title in ("least", "most", "mean")]
     rows = []
     for kind in ("inputs", "outputs"):
         rows += [_row(kind[:-1], r, r["name"] in found["random"] and kind == "inputs") for r in found[kind]]

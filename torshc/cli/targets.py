@@ -35,7 +35,8 @@ def targets(mcpu: str, cc: str, as_json: bool) -> None:
     extras = "".join(f" +{extra}" for extra in isa.extras)
     for name, s in found.items():
         here = f": {isa.arch} {isa.processor}{extras}, {vectors}" if TARGETS[name].device == CPU else ""
-        click.echo(f"{name:6} {TARGETS[name].title}{here}")
+        title = broken(f"{TARGETS[name].title}{here}", WIDTH - 7)
+        click.echo(f"{name:6} " + ("\n" + " " * 7).join(title))
         for k, tool in enumerate(s.tools):
             version = broken(printable(tool.version), WIDTH - 18)
             click.echo(f"     {'*' if k == 0 else ' '} {tool.name:10} " + ("\n" + " " * 18).join(version))

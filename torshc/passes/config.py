@@ -165,7 +165,7 @@ def read_yaml(path: Path) -> Item:
     except OSError as e:
         raise ConfigError(f"cannot read {str(path)!r}: {e.strerror}") from e
     except UnicodeDecodeError as e:
-        raise ConfigError(f"{path}: the file is not UTF-8 text") from e
+        raise ConfigError(f"{path}: the file is not UTF-8 text, and so no YAML", "name a file of YAML") from e
     if len(raw) > _MAX_BYTES:
         raise ConfigError(f"{path}: the file is larger than {_MAX_BYTES} bytes")
     return parse_yaml(source, str(path), own=path.is_relative_to(resources.rules()))

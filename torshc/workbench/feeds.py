@@ -103,10 +103,11 @@ def _read(name: str | None, file: str, specs: Mapping[str, TensorSpec], kind: st
                     raise RunError(f"{path} holds no array {wanted!r}{hint}", f"write NAME={path}:KEY")
                 keys = {name: wanted}
             return {n: _read_sized(path, specs[n], partial(archive.array, k)) for n, k in keys.items()}
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
         raise RunError(
-            f"{path} cannot be read as .npy or .npz: {reason}", "write it with numpy.save or savez"
+            f"{path} cannot be read as .npy or .npz: {error}", "write it with numpy.save or savez"
         ) from error
 
 
