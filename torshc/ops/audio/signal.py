@@ -62,7 +62,7 @@ def _transform(x: Tensor, axis: int, length: int, inverse: bool, onesided: bool,
         raise Unsupported(f"{what} along a symbolic dimension")
     rows = min(size, length // 2 + 1 if inverse and onesided else length)
     if length < 1 or rows < 1:
-        raise ModelError(f"{what} of length {length} of {x.type!r}")
+        raise ModelError(f"{what} of length {length} of {x.type!r}, where a length has to be 1 or more")
     if 4 * rows * length > LARGEST:
         raise Unsupported(f"{what} of length {length}, whose matrix has more than {LARGEST} elements")
     if rows < size:
@@ -96,7 +96,9 @@ def dft(
     constraints = constraints_of(source)
     along = axis_at(given, x.rank, constraints)
     if isinstance(along, int) and along == x.rank - 1:
-        raise ModelError("DFT along the dimension of real and imaginary parts")
+        raise ModelError(
+            "DFT along the dimension of real and imaginary parts, which is the last one; the transform is along another"
+        )
     if not isinstance(along, int):
         require(constraints, ne(along, x.rank - 1), "DFT along the dimension of real and imaginary parts")
     extent = pick(along, x.shape[:-1])
@@ -121,12 +123,15 @@ def stft(
     if x.rank == 2:
         x = x.reshape(*x.shape, 1)
     if x.rank != 3 or not steps:
-        raise ModelError(f"STFT of {x.type!r} in steps of {steps}")
+        raise ModelError(
+            f"STFT of {x.type!r} in steps of {steps}"
+            "; a signal has to be [batch, samples] or [batch, samples, 1 or 2], with one frame step"
+        )
     by = as_int(steps[0])
     if by is not None and by < 1:
-        raise ModelError(f"STFT of {x.type!r} in steps of {by}")
+        raise ModelError(f"STFT of {x.type!r} in steps of {by}, where a step has to be 1 or more")
     if window is not None and window.rank != 1:
-        raise ModelError(f"STFT with a window {window.type!r}")
+        raise ModelError(f"STFT with a window {window.type!r}, which is not a vector")
     weights = window.size(0) if window is not None else None
     each = lengths[0] if lengths else window.shape[0] if window is not None else x.shape[1]
     size, known = x.size(1), as_int(each)
@@ -137,7 +142,10 @@ def stft(
             return transform_at_run(frames, 2, each, False, bool(onesided))
         return _transform(frames, 2, known, False, bool(onesided), "STFT")
     if not 0 < known <= size or weights not in (None, known):
-        raise ModelError(f"STFT of {x.type!r} in frames of {known} with a window of {weights}")
+        raise ModelError(
+            f"STFT of {x.type!r} in frames of {known} with a window of {weights}"
+            "; a frame has to be 1 sample at least, the signal at most, and as long as its window"
+        )
     count = (size - known) // by + 1
     places = np.arange(count)[:, None] * by + np.arange(known)
     if places.size > LARGEST:
@@ -174,7 +182,10 @@ def mel_weight_matrix(
     count, size, speed, least, most = (a.reshape(-1)[0].item() for a in found if a is not None)
     bins = int(size) // 2 + 1
     if count < 1 or size < 1 or speed < 1 or not 0 <= least < most or 2 * most > speed:
-        raise ModelError(f"MelWeightMatrix of {count} filters from {least} to {most} Hz at {speed} Hz")
+        raise ModelError(
+            f"MelWeightMatrix of {count} filters from {least} to {most} Hz at {speed} Hz"
+            "; counts have to be 1 or more, and frequencies to rise from 0 to half the sample rate at most"
+        )
     if bins * count > LARGEST:
         raise Unsupported(f"MelWeightMatrix of {bins} x {count}")
     first, last = (2595 * np.log10(1 + f / 700) for f in (least, most))
@@ -197,13 +208,13 @@ def _window(source: SourceNode, code: int, periodic: int, a: float, b: float, c:
     """a - b cos(t) + c cos(2 t), t from 0 to 2 pi, of a size that operand 0 gives; a constant where it is known."""
     sizes, dtype = source.dims(0, f"the size of {source.op_type}"), _dtype(source, code)
     if sizes is None or len(sizes) != 1:
-        raise ModelError(f"{source.op_type} of size {sizes}")
+        raise ModelError(f"{source.op_type} of size {sizes}, where one number is needed")
     size, given = as_int(sizes[0]), operand(source, 0)
     if size is None:
         made = source.builder.one(WindowOfSize((a, b, c), sizes[0], bool(periodic), dtype))
         return Tensor(source.builder, made)
     if size < 0:
-        raise ModelError(f"{source.op_type} of size {size}")
+        raise ModelError(f"{source.op_type} of size {size}, which has to be 0 or more")
     if size > LARGEST:
         raise Unsupported(f"{source.op_type} of {size} elements")
     with np.errstate(invalid="ignore"):  # a symmetric window of one element is 0 / 0, as ONNX defines it

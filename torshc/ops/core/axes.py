@@ -63,7 +63,7 @@ def axis_at(axis: Expr, rank: int, constraints: Constraints, what: str = "axis")
     if known is not None:
         return axis_of(known, rank, what)
     if not rank:
-        raise ModelError(f"{what} of a scalar")
+        raise ModelError(f"{what} of a scalar, which has no axes")
     require(constraints, both(axis >= -rank, axis < rank), f"{what} out of range")
     return select(axis < 0, axis + rank, axis)
 
@@ -75,7 +75,7 @@ def marks(axes: Shape, rank: int, constraints: Constraints, what: str = "axes") 
         ModelError: when an axis is known to be out of range or to appear twice.
     """
     if len(axes) > rank:
-        raise ModelError(f"{len(axes)} {what} for rank {rank}")
+        raise ModelError(f"{len(axes)} {what} for rank {rank}, which has fewer")
     places = [_expr(axis_at(a, rank, constraints, what)) for a in axes]
     for k, a in enumerate(places):
         for b in places[:k]:

@@ -107,7 +107,10 @@ def demand_in_range(
             wrong = int(found[bad][0])
             if not negative:
                 raise ModelError(f"{source.op_type} with {wrong}, which is not in 0 .. {sizes[0] - 1}")
-            raise ModelError(f"{source.op_type} at index {wrong}, of a dimension of {' or '.join(map(str, sizes))}")
+            raise ModelError(
+                f"{source.op_type} at index {wrong}, of a dimension of {' or '.join(map(str, sizes))}"
+                ", which is out of range"
+            )
         return
     if indices.data is not None:  # sizes, which are known before a run begins
         for k, size in enumerate(sizes):

@@ -59,9 +59,9 @@ class Composite(Op):
             operands.insert(0, source)
         kinds = {v.dtype.name for v in source.inputs if v is not None and v.dtype.is_float}
         if len(kinds) > 1 and not cls.mixed:
-            raise ModelError(f"{source.op_type} of {' and '.join(sorted(kinds))}")
+            raise ModelError(f"{source.op_type} of {' and '.join(sorted(kinds))}, which have to be of one type")
         if cls.floats and source.required(0).dtype not in FLOATS:
-            raise ModelError(f"{source.op_type} of {source.required(0).dtype!r}")
+            raise ModelError(f"{source.op_type} of {source.required(0).dtype!r}, where floats are needed")
         return _values(cls.function(*operands, **attributes))
 
 

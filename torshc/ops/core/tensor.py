@@ -166,7 +166,7 @@ class Tensor:
         if there.op != "const":
             self.builder.graph.constraints.append((select(there, const(1), const(0)), const(1)))
         elif not there.data:
-            raise ModelError(f"{stop} places along dimension {axis} of {self.type!r}")
+            raise ModelError(f"{stop} places along dimension {axis} of {self.type!r}, which is shorter")
         starts = tuple(const(start if k == axis else 0) for k in range(self.rank))
         return self.slice(starts, (*self.shape[:axis], const(stop - start), *self.shape[axis + 1 :]))
 

@@ -67,7 +67,7 @@ def crop(source: SourceNode, x: Tensor, *, border: Ints, scale: Ints = ()) -> Te
     """x[N, C, H, W] without a border (left, top, right, bottom), or the `scale` (height, width) behind left and top."""
     what = f"Crop of {x.type!r} by {list(border)} to {list(scale)}"
     if x.rank != 4 or len(border) != 4 or len(scale) not in (0, 2):
-        raise ModelError(what)
+        raise ModelError(f"{what}; images need 4 dimensions, borders 4 numbers, and scales 2 or none")
     left, top, right, bottom = border
     sizes: list[Expr] = []
     for d, near, far, wanted in zip(x.shape[2:], (top, left), (bottom, right), scale or (-1, -1), strict=True):
@@ -107,7 +107,7 @@ def _dims(source: SourceNode, like: Tensor | None, form: Filled) -> Shape:
     if like is None and (extra or as_shape):
         raise ModelError(f"{source.op_type} without an operand, with extra_shape or input_as_shape")
     if like is not None and shape:
-        raise ModelError(f"{source.op_type} with an operand and a shape")
+        raise ModelError(f"{source.op_type} with an operand and a shape, only one of which may say the shape")
     if like is None:
         found: Shape = tuple(const(d) for d in shape or ())
     elif as_shape:
@@ -127,9 +127,9 @@ def constant_fill(
     """A tensor filled with one value."""
     kind, b = from_onnx(dtype), source.builder
     if kind is None or not (kind.is_float or kind.is_int or kind.kind == "b"):
-        raise ModelError(f"ConstantFill with element type {dtype}")
+        raise ModelError(f"ConstantFill with element type {dtype}, which is no type of numbers")
     if not kind.is_float and not math.isfinite(value):
-        raise ModelError(f"ConstantFill of {kind!r} with {value}")
+        raise ModelError(f"ConstantFill of {kind!r} with {value}, which that type cannot hold")
     return Tensor(b, b.constant(np.asarray(value).astype(kind.numpy))).expand(*_dims(source, like, form))
 
 
@@ -141,5 +141,5 @@ def given_tensor_fill(
     dims, b = _dims(source, like, form), source.builder
     sizes = [as_int(d) for d in dims]
     if all(d is not None for d in sizes) and math.prod(d or 0 for d in sizes) != len(values):
-        raise ModelError(f"GivenTensorFill of shape {sizes} with {len(values)} values")
+        raise ModelError(f"GivenTensorFill of shape {sizes} with {len(values)} values, which is another number")
     return Tensor(b, b.constant(np.asarray(values, np.float32))).reshape(*dims)

@@ -251,7 +251,7 @@ def _axes(source: SourceNode, x: Value, old: bool) -> tuple[ResizeAxis, ...]:
         return _axes_from_sizes(source, x, which, sizes, policy, out)
     for axis, scale in zip(which, values, strict=True):
         if not 0 < float(scale) < math.inf:
-            raise ModelError(f"{source.op_type} with a scale of {scale}")
+            raise ModelError(f"{source.op_type} with a scale of {scale}, which has to be finite and above 0")
         exact = Fraction(float(scale))
         up, down = const(exact.numerator), const(exact.denominator)
         out[axis] = ResizeAxis(x.shape[axis] * up // down, up, down)
@@ -284,7 +284,7 @@ def _axes_from_sizes(
     ratios = [Fraction(w or 0, h or 1) for w, h in zip(wanted, have, strict=True)]
     ratio = min(ratios) if policy == "not_larger" else max(ratios)
     if ratio <= 0:
-        raise ModelError(f"Resize to {wanted}")
+        raise ModelError(f"Resize to {wanted}, where sizes have to be above 0")
     for axis, h in zip(which, have, strict=True):
         rounded = (ratio * (h or 0) + Fraction(1, 2)).__floor__()
         out[axis] = ResizeAxis(const(rounded), const(ratio.numerator), const(ratio.denominator))

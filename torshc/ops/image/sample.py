@@ -135,7 +135,10 @@ class GridSample(Op):
         x, grid = need(inputs[0], "input 0 of GridSample"), need(inputs[1], "the grid of GridSample")
         rank = x.type.rank - 2
         if rank < 1 or grid.type.rank != rank + 2 or as_int(grid.shape[-1]) not in (rank, None):
-            raise ModelError(f"GridSample of {x.type!r} at {grid.type!r}")
+            raise ModelError(
+                f"GridSample of {x.type!r} at {grid.type!r}"
+                "; a grid for n spatial dimensions has to be [N, .., n], of the rank of the images"
+            )
         if not x.dtype.is_float or not grid.dtype.is_float:
             raise Unsupported(f"GridSample of {x.dtype!r} at {grid.dtype!r}")
         batch = same_dim(x.shape[0], grid.shape[0], constraints, "the batch of GridSample")
@@ -233,9 +236,15 @@ class RoiAlign(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x, rois, batches = (need(v, "an input of RoiAlign") for v in inputs)
         if x.type.rank != 4 or rois.type.rank != 2 or as_int(rois.shape[1]) != 4 or batches.type.rank != 1:
-            raise ModelError(f"RoiAlign of {x.type!r} in {rois.type!r} with batches {batches.type!r}")
+            raise ModelError(
+                f"RoiAlign of {x.type!r} in {rois.type!r} with batches {batches.type!r}"
+                "; images have to be [N, C, H, W], regions [R, 4], and batches [R]"
+            )
         if rois.dtype is not x.dtype or not batches.dtype.is_int:
-            raise ModelError(f"RoiAlign of {x.dtype!r} in {rois.dtype!r} with batches of {batches.dtype!r}")
+            raise ModelError(
+                f"RoiAlign of {x.dtype!r} in {rois.dtype!r} with batches of {batches.dtype!r}"
+                "; regions have to be of the type of the images, and batches integers"
+            )
         count = same_dim(rois.shape[0], batches.shape[0], constraints, "the regions of RoiAlign")
         return [TensorType(x.dtype, (count, x.shape[1], const(self.height), const(self.width)))]
 
@@ -330,7 +339,10 @@ class DeformConv(Formula):
             if v is None:
                 continue
             if v.type.rank != 4 or v.dtype is not x.dtype:
-                raise ModelError(f"DeformConv of {x.type!r} with {v.type!r}")
+                raise ModelError(
+                    f"DeformConv of {x.type!r} with {v.type!r}"
+                    "; offsets and masks need 4 dimensions and the type of the images"
+                )
             for have, want in zip(v.shape, (x.shape[0], depth, *spatial), strict=True):
                 same_dim(have, want, constraints, f"DeformConv of {x.type!r} with {v.type!r}")
         return [TensorType(x.dtype, (x.shape[0], w.shape[0], *spatial))]
@@ -428,7 +440,7 @@ class Col2Im(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x, taps = need(inputs[0], "input 0 of Col2Im"), product(self.block)
         if x.type.rank != 3:
-            raise ModelError(f"Col2Im of {x.type!r}")
+            raise ModelError(f"Col2Im of {x.type!r}, where [N, C, blocks] is needed")
         same_dim(x.shape[2], product(self.counts), constraints, f"the windows of Col2Im of {x.type!r}")
         fits = f"Col2Im of {x.type!r} with a window of {taps!r} elements"
         if as_int(x.shape[1]) is not None or at_run(taps):

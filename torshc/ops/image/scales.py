@@ -56,7 +56,7 @@ def corners(source: SourceNode, roi: Tensor) -> Shape:
     if roi.const is not None:
         numbers = roi.const.reshape(-1).astype(np.float64)
         if not np.isfinite(numbers).all():
-            raise ModelError(f"Resize of a region {numbers}")
+            raise ModelError(f"Resize of a region {numbers}, which is not finite")
         found: Shape | None = tuple(const(round(float(v) * 2**_CORNER)) for v in numbers)
     else:
         found = rounded(roi.cast(F64) * 2.0**_CORNER).cast(I64).elements()

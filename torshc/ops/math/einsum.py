@@ -60,7 +60,7 @@ class Einsum(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         first = need(inputs[0], "input 0 of Einsum")
         if any(v is None or v.dtype is not first.dtype for v in inputs):
-            raise ModelError("Einsum of operands of different types")
+            raise ModelError("Einsum of operands of different types, which have to be of one type")
         sizes = self.sizes(inputs, constraints)
         return [TensorType(first.dtype, tuple(sizes[label] for label in self.result))]
 
@@ -99,17 +99,17 @@ def expand_labels(equation: str, ranks: list[int]) -> tuple[tuple[str, ...], str
     if any(c.isupper() for c in equation):  # capitals stand for the ellipsis here
         raise Unsupported(f"Einsum with capital letters: {equation!r}")
     if len(terms) != len(ranks):
-        raise ModelError(f"Einsum {equation!r} of {len(ranks)} operands")
+        raise ModelError(f"Einsum {equation!r} of {len(ranks)} operands, where it names {len(terms)}")
     widths = [rank - len(t) + 3 for t, rank in zip(terms, ranks, strict=True) if "..." in t]
     width = max(widths, default=0)
     dots = "".join(chr(ord("A") + k) for k in range(width))
     if width > 26 or min(widths, default=0) < 0:
-        raise ModelError(f"Einsum {equation!r} of operands of ranks {ranks}")
+        raise ModelError(f"Einsum {equation!r} of operands of ranks {ranks}, which do not fit its labels")
     labels = tuple(
         t.replace("...", dots[len(dots) - (rank - len(t) + 3) :]) for t, rank in zip(terms, ranks, strict=True)
     )
     if any(len(t) != rank or (t and not t.isalpha()) for t, rank in zip(labels, ranks, strict=True)):
-        raise ModelError(f"Einsum {equation!r} of operands of ranks {ranks}")
+        raise ModelError(f"Einsum {equation!r} of operands of ranks {ranks}, which do not fit its labels")
     if not arrow:
         everything = "".join(labels)
         right = "..." + "".join(sorted(c for c in set(everything) if c.islower() and everything.count(c) == 1))

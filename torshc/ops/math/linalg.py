@@ -60,9 +60,9 @@ class MatMul(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         a, b = need(inputs[0], "input 0 of MatMul"), need(inputs[1], "input 1 of MatMul")
         if a.dtype is not b.dtype:
-            raise ModelError(f"MatMul of {a.dtype!r} and {b.dtype!r}")
+            raise ModelError(f"MatMul of {a.dtype!r} and {b.dtype!r}, which have to be of one type")
         if not a.type.rank or not b.type.rank:
-            raise ModelError("MatMul of a scalar")
+            raise ModelError("MatMul of a scalar, where each operand needs a dimension at least")
         same_dim(a.shape[-1], b.shape[max(b.type.rank - 2, 0)], constraints, f"MatMul of {a.type!r} and {b.type!r}")
         batch = broadcast([a.shape[:-2], b.shape[:-2]], constraints)
         dtype = product_type(a.dtype, self.out)
@@ -99,7 +99,7 @@ class Gemm(Formula):
         if a.type.rank != 2 or b.type.rank != 2:
             raise ModelError(f"Gemm of {a.type!r} and {b.type!r}, which are not matrices")
         if a.dtype is not b.dtype:
-            raise ModelError(f"Gemm of {a.dtype!r} and {b.dtype!r}")
+            raise ModelError(f"Gemm of {a.dtype!r} and {b.dtype!r}, which have to be of one type")
         left, right = _flip(a.shape, self.trans_a), _flip(b.shape, self.trans_b)
         same_dim(left[1], right[0], constraints, f"Gemm of {a.type!r} and {b.type!r}")
         shape = (left[0], right[1])

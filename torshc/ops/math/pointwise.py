@@ -421,7 +421,9 @@ class Clip(Pointwise):
             bounds[name] = source.attribute(name)
             if operand is not None and operand.const is not None:
                 if operand.const.size != 1:
-                    raise ModelError(f"Clip with a {name} of {operand.const.size} elements")
+                    raise ModelError(
+                        f"Clip with a {name} of {operand.const.size} elements, where a bound has to be one number"
+                    )
                 bounds[name] = operand.const.reshape(-1)[0].item()
             elif operand is not None:
                 kept.append(operand)

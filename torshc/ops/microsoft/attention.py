@@ -90,7 +90,7 @@ def attend(
         causal = 0
     total = add_present(terms)
     if not width:
-        raise ModelError(f"attention of heads {q.type!r}")
+        raise ModelError(f"attention of heads {q.type!r}, whose size is symbolic or 0")
     return merge_heads(apply_op(Attention(scale or 1 / math.sqrt(width), causal=bool(causal)), q, k, v, total))
 
 
@@ -98,7 +98,10 @@ def split_projection(qkv: Tensor, sizes: Sequence[int], count: int) -> list[Tens
     """Queries, keys and values by head, which stand side by side in qkv[B, S, ..]."""
     width = qkv.size(-1) if qkv.rank == 3 else None
     if width is None or len(sizes) not in (0, 3) or (sizes and sum(sizes) != width) or (not sizes and width % 3):
-        raise ModelError(f"attention of queries, keys and values {qkv.type!r} of sizes {list(sizes)}")
+        raise ModelError(
+            f"attention of queries, keys and values {qkv.type!r} of sizes {list(sizes)}"
+            "; they have to be [B, S, the sum of the sizes], or three equal parts"
+        )
     return [split_heads(x, count) for x in qkv.split(2, *(sizes or (width // 3,) * 3))]
 
 
@@ -106,7 +109,7 @@ def join_past(past: Tensor | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor
     """Keys and values behind those of past[2, B, H, P, D], and both as [2, B, H, T, D]."""
     if past is not None:
         if past.rank != 5:
-            raise ModelError(f"attention with a past {past.type!r}")
+            raise ModelError(f"attention with a past {past.type!r}, where [2, batch, heads, length, size] is needed")
         same_dim(past.shape[0], const(2), past.builder.graph.constraints, "keys and values of a past")
         before = [past.part(0, n, n + 1).reshape(*past.shape[1:]) for n in (0, 1)]
         k, v = (concat(old, new, axis=2) for old, new in zip(before, (k, v), strict=True))
@@ -167,7 +170,9 @@ def by_head(q: Tensor, k: Tensor | None, v: Tensor | None, bias: Tensor | None, 
     else:
         given = [q, k, v]
     if any(x.rank not in (3, 4) for x in given):
-        raise ModelError(f"attention of {' and '.join(repr(x.type) for x in given)}")
+        raise ModelError(
+            f"attention of {' and '.join(repr(x.type) for x in given)}, each of which needs 3 or 4 dimensions"
+        )
     if bias is not None:
         shifts = bias.split(0, *(x.shape[-1] * (x.shape[1] if x.rank == 4 else 1) for x in given))
         given = [x if x.rank == 4 else x + s for x, s in zip(given, shifts, strict=True)]
@@ -177,7 +182,7 @@ def by_head(q: Tensor, k: Tensor | None, v: Tensor | None, bias: Tensor | None, 
 def _unpack_parts(x: Tensor, count: int) -> list[Tensor]:
     """The parts of x[B, S, H, count, D] as [B, S, H * D]."""
     if x.size(3) != count:
-        raise ModelError(f"attention of packed {x.type!r}")
+        raise ModelError(f"attention of packed {x.type!r}, where dimension 3 holds {count} of queries, keys and values")
     return [x.part(3, n, n + 1).reshape(*x.shape[:2], x.shape[2] * x.shape[4]) for n in range(count)]
 
 
@@ -219,7 +224,7 @@ def rotary_embedding(
         whole = not rotary_embedding_dim and half and width
         x = split_heads(x, width // (2 * half) if whole and half and width else num_heads)
     elif x.rank != 4:
-        raise ModelError(f"RotaryEmbedding of {x.type!r}")
+        raise ModelError(f"RotaryEmbedding of {x.type!r}, where 3 or 4 dimensions are needed")
     if at.rank < 2:
         at = at.range(0, x.shape[2], at.dtype) + at.reshape(1, 1)
     y = rotated(source, x, cos, sin, at, interleaved)
@@ -247,7 +252,10 @@ class Appended(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         past, new, at = (need(v, f"input {k} of Appended") for k, v in enumerate(inputs))
         if past.type.rank != 4 or new.type.rank != 4 or past.dtype is not new.dtype or at.type.rank != 1:
-            raise ModelError(f"a cache {past.type!r} with {new.type!r} at {at.type!r}")
+            raise ModelError(
+                f"a cache {past.type!r} with {new.type!r} at {at.type!r}"
+                "; both need 4 dimensions and one type, and their places have to be a vector"
+            )
         for k in (0, 1, 3):
             same_dim(past.shape[k], new.shape[k], constraints, f"a cache {past.type!r} with {new.type!r}")
         same_dim(new.shape[0], at.shape[0], constraints, "the batch of a cache")
@@ -295,7 +303,9 @@ def group_query_attention(
     if (past_k is None) != (past_v is None) or (k is None) != (v is None):
         raise ModelError("GroupQueryAttention with keys but no values, or the other way round")
     if num_heads < 1 or kv_num_heads < 1 or num_heads % kv_num_heads:
-        raise ModelError(f"GroupQueryAttention of {num_heads} heads in {kv_num_heads} groups")
+        raise ModelError(
+            f"GroupQueryAttention of {num_heads} heads in {kv_num_heads} groups, which have to be of equal size"
+        )
     for n, x, rank in ((3, past_k, 4), (4, past_v, 4), (9, positions, 2), (10, bias, 4)):
         if x is not None and x.rank != rank:
             raise ModelError(f"GroupQueryAttention whose input {n} is {x.type!r}, and rank {rank} is needed")
@@ -345,7 +355,10 @@ def _by_group(q: Tensor, k: Tensor | None, v: Tensor | None, count: int, groups:
     if k is None or v is None:
         width = q.size(-1) if q.rank == 3 else None
         if width is None or width % sum(counts):
-            raise ModelError(f"GroupQueryAttention of packed {q.type!r} in {counts} heads")
+            raise ModelError(
+                f"GroupQueryAttention of packed {q.type!r} in {counts} heads"
+                ", whose last dimension these heads have to divide"
+            )
         q, k, v = q.split(2, *(width // sum(counts) * n for n in counts))
     return [split_heads(x, n) for x, n in zip((q, k, v), counts, strict=True)]
 

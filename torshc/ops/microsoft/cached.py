@@ -44,7 +44,10 @@ class CachedAttention(Formula):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         q, k, v, keys, values = (need(inputs[n], f"input {n} of CachedAttention") for n in range(5))
         if any(x.type.rank != 4 or x.dtype is not q.dtype for x in (q, k, v, keys, values)):
-            raise ModelError(f"attention of {q.type!r} to caches {keys.type!r} and {values.type!r}")
+            raise ModelError(
+                f"attention of {q.type!r} to caches {keys.type!r} and {values.type!r}"
+                ", which need 4 dimensions and one type"
+            )
         for x, cache in ((k, keys), (v, values)):
             for d in (0, 1, 3):
                 same_dim(x.shape[d], cache.shape[d], constraints, f"a cache {cache.type!r} with {x.type!r}")

@@ -37,7 +37,7 @@ def decoder_masked_multi_head_attention(
     else:
         q, k, v = by_head(query, key, value, bias, num_heads)
     if q.rank != 4 or q.shape[2] is not const(1):
-        raise ModelError(f"DecoderMaskedMultiHeadAttention of queries {query.type!r}, of one position")
+        raise ModelError(f"DecoderMaskedMultiHeadAttention of queries {query.type!r}, where one position is needed")
     made = seen = k, v
     if past_k is not None and past_v is not None and (key is None or key.rank == 3):
         if past_present_share_buffer:

@@ -37,7 +37,10 @@ def crop_and_resize(
     if mode != "bilinear":  # "nearest" takes halves away from 0, GridSample to even
         raise Unsupported(f"CropAndResize with mode {mode!r}")
     if x.rank != 4 or boxes.rank != 2 or size is None or len(size) != 2 or min(size) < 1:
-        raise ModelError(f"CropAndResize of {x.type!r} by {boxes.type!r} to {size}")
+        raise ModelError(
+            f"CropAndResize of {x.type!r} by {boxes.type!r} to {size}"
+            "; images need 4 dimensions, boxes have to be [R, 4], and a size two numbers above 0"
+        )
     rows, height, width = boxes.shape[0], *size
 
     def places(k: int, length: int) -> Tensor:

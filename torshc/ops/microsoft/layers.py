@@ -142,16 +142,19 @@ def embed_layer_normalization(
     a mask[B, S], whose ones are counted, and positions[B or 1, S], 0.. where absent.
     """
     if ids.rank != 2 or (segments is None) != (kinds is None):
-        raise ModelError(f"EmbedLayerNormalization of {ids.type!r} with segments {segments} and their table {kinds}")
+        raise ModelError(
+            f"EmbedLayerNormalization of {ids.type!r} with segments {segments} and their table {kinds}"
+            "; words have to be [batch, length], and segments need a table"
+        )
     if mask is not None and mask.rank != 2:
-        raise ModelError(f"EmbedLayerNormalization with a mask {mask.type!r}")
+        raise ModelError(f"EmbedLayerNormalization with a mask {mask.type!r}, where [batch, length] is needed")
     positions = ids.range(0, ids.shape[1]) if positions is None else positions
 
     def row(table: Tensor | None, at: Tensor | None) -> Tensor | None:
         if table is None or at is None:
             return None
         if table.rank != 2:
-            raise ModelError(f"EmbedLayerNormalization with a table {table.type!r}")
+            raise ModelError(f"EmbedLayerNormalization with a table {table.type!r}, which is not a matrix")
         demand_in_range(source, at.value, table.shape[0], use="position" if at is positions else "index")
         return gather(table, at)
 
@@ -177,7 +180,9 @@ def group_norm(
 ) -> Tensor:  # fmt: skip
     """Groups of channels of x[N, spatial, C] or [N, C, spatial] normalised, scaled, shifted; perhaps a Swish of it."""
     if x.rank < 3 or groups < 1:
-        raise ModelError(f"groups of channels of {x.type!r}, {groups} of them")
+        raise ModelError(
+            f"groups of channels of {x.type!r}, {groups} of them; 3 dimensions and one group at least are needed"
+        )
     inner, scale, shift = put_channels_first(x) if channels_last else x, scale.cast(x.dtype), shift.cast(x.dtype)
     y = read_node("GroupNormalization", inner, scale, shift, opset=21, num_groups=groups, epsilon=epsilon)
     y = swish(y) if activation else y
@@ -240,7 +245,7 @@ def unique(x: Tensor) -> list[Tensor]:
 def c_dist(a: Tensor, b: Tensor, *, metric: str = "sqeuclidean") -> Tensor:
     """Distances of a's rows [M, N] to b's [K, N]: [M, K]; metric "euclidean" or its square, "sqeuclidean"."""
     if a.rank != 2 or b.rank != 2:
-        raise ModelError(f"CDist of {a.type!r} and {b.type!r}")
+        raise ModelError(f"CDist of {a.type!r} and {b.type!r}, which have to be matrices")
     apart = a.reshape(a.shape[0], 1, a.shape[1]) - b
     squares = (apart * apart).sum(2, keep=False)
     return sqrt(squares) if metric == "euclidean" else squares

@@ -46,11 +46,17 @@ def mat_mul_n_bits(
     stored, factors, offsets = (_known_array(v, k) for k, v in ((1, packed), (2, scales), (3, zeros)))
     form = f"K={K}, N={N}, bits={bits}, block_size={block_size}"
     if block_size < 16 or K < 1 or N < 1 or scales.dtype is not x.dtype:
-        raise ModelError(f"MatMulNBits of {x.type!r} with scales {scales.type!r} and {form}")
+        raise ModelError(
+            f"MatMulNBits of {x.type!r} with scales {scales.type!r} and {form}"
+            "; block_size has to be 16 or more, K and N above 0, and scales of the operand's type"
+        )
     blocks = -(-K // block_size)
     sizes = (stored.size, N * blocks * block_size * bits // 8), (factors.size, N * blocks)
     if stored.dtype != np.uint8 or any(have != want for have, want in sizes):
-        raise ModelError(f"MatMulNBits with weights {packed.type!r} and scales {scales.type!r}, and {form}")
+        raise ModelError(
+            f"MatMulNBits with weights {packed.type!r} and scales {scales.type!r}, and {form}"
+            f", which need {sizes[0][1]} bytes of u8 and {sizes[1][1]} scales"
+        )
     numbers = unpacked(stored.reshape(N, -1), bits)[:, :K]
     y = x @ _weights(x, numbers, factors.reshape(N, blocks), offsets, bits, block_size)
     return y if bias is None else y + bias

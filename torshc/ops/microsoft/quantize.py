@@ -83,7 +83,7 @@ def q_linear_global_average_pool(
 ) -> Tensor:
     """Mean of quantised numbers over the spatial dimensions."""
     if x.rank < 3:
-        raise ModelError(f"QLinearGlobalAveragePool of {x.type!r}")
+        raise ModelError(f"QLinearGlobalAveragePool of {x.type!r}, which has no spatial dimensions")
     start = 1 if channels_last else 2
     return to_bytes(real(x, scale, zero).mean(range(start, start + x.rank - 2)), to, to_zero, x)
 
@@ -194,7 +194,9 @@ def integers(a: Tensor, a_zero: Tensor | None, b: Tensor, b_zero: Tensor | None)
         raise Unsupported(f"a product of integers with a zero point {a_zero.type!r} of the left operand")
     for zero, of in ((a_zero, a), (b_zero, b)):
         if zero is not None and zero.dtype is not of.dtype:
-            raise ModelError(f"a product of integers of {of.dtype!r} with a zero point of {zero.dtype!r}")
+            raise ModelError(
+                f"a product of integers of {of.dtype!r} with a zero point of {zero.dtype!r}, which need one type"
+            )
     if b_zero is not None:
         check_columns(b_zero, b)
     left, right = (None if z is None else single(z) for z in (a_zero, b_zero))

@@ -57,7 +57,9 @@ def _native(x: Value, keys: Sequence[Any]) -> list[Any]:
         ModelError: for keys of another kind than the operand.
     """
     if any((x.dtype is STRING) != isinstance(k, (str, bytes)) for k in keys):
-        raise ModelError(f"keys {list(keys[:3])} for an operand of {x.dtype!r}")
+        raise ModelError(
+            f"keys {list(keys[:3])} for an operand of {x.dtype!r}: strings go with strings, numbers with numbers"
+        )
     if x.dtype is STRING:
         return [text_of(k, "a key") for k in keys]
     with np.errstate(over="ignore", invalid="ignore"):
@@ -91,7 +93,7 @@ def chosen(b: Builder, places: Value, values: Sequence[str] | Array) -> Value:
 def _looked_up(b: Builder, x: Value, keys: Sequence[Any], values: Sequence[Any], default: Any, dtype: Any) -> Value:
     """The value of each element's key, the last where there are several; the default where there is no key."""
     if len(keys) != len(values) or not len(keys):
-        raise ModelError(f"a table of {len(keys)} keys and {len(values)} values")
+        raise ModelError(f"a table of {len(keys)} keys and {len(values)} values, where each key needs a value")
     native = _native(x, keys)
     places, ordered = _place(b, x, native)
     table = dict(zip(native, values, strict=True))
@@ -181,7 +183,7 @@ def _map_labels(b: Builder, x: Value, strings: list[Any], numbers: list[int], un
     if x.dtype is STRING:
         return _looked_up(b, x, strings, numbers, unknown[0], np.int64)
     if x.dtype is not I64:
-        raise ModelError(f"a table of strings and numbers for {x.dtype!r}")
+        raise ModelError(f"a table of strings and numbers for {x.dtype!r}, where strings or i64 are needed")
     return _looked_up(b, x, numbers, strings, unknown[1], str)
 
 
@@ -241,7 +243,10 @@ class ZipMap(HostOp):
         numbers, names = source.attribute("classlabels_int64s"), source.attribute("classlabels_strings")
         source.fields(cls)
         if bool(numbers) == bool(names) or x.type.rank not in (1, 2):
-            raise ModelError(f"ZipMap of {x.type!r} with {len(numbers or ())} integers and {len(names or ())} strings")
+            raise ModelError(
+                f"ZipMap of {x.type!r} with {len(numbers or ())} integers and {len(names or ())} strings"
+                "; labels have to be all integers or all strings, of a vector or a matrix"
+            )
         if x.type.rank == 1:
             x = b.one(Reshape((const(1), *x.shape)), x)
         keys = texts(b, [text_of(n, "a label") for n in names]) if names else b.constant(np.asarray(numbers, np.int64))

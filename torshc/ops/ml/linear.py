@@ -85,7 +85,10 @@ def _vector(x: Tensor, numbers: Floats | Ints) -> Tensor | None:
 def array_feature_extractor(source: SourceNode, x: Tensor, indices: Tensor) -> Tensor:
     """The elements of the last dimension at some indices; a vector counts as a matrix of one row."""
     if not x.rank or not indices.dtype.is_int:
-        raise ModelError(f"ArrayFeatureExtractor of {x.type!r} at {indices.type!r}")
+        raise ModelError(
+            f"ArrayFeatureExtractor of {x.type!r} at {indices.type!r}"
+            "; indices have to be integers, and the operand needs a dimension at least"
+        )
     flat = indices.reshape(indices.type.size)
     matrix = x if x.rank > 1 else x.reshape(1, *x.shape)
     demand_in_range(source, flat.value, matrix.shape[-1])
@@ -112,7 +115,7 @@ def normalizer(x: Tensor, *, norm: str = "MAX") -> Tensor:
     """Rows divided by their norm, the largest magnitude ("MAX"), "L1" or "L2"; norms below 1e-30 count as that."""
     x, axes = floats(x), (x.rank - 1,)
     if x.rank not in (1, 2):
-        raise ModelError(f"Normalizer of {x.type!r}")
+        raise ModelError(f"Normalizer of {x.type!r}, which is neither a vector nor a matrix")
     size = magnitude(x).max(-1) if norm == "MAX" else (reduce_l1 if norm == "L1" else reduce_l2)(x, axes=axes)
     return (x / larger(size, 1e-30)).cast(F32)
 
@@ -128,7 +131,10 @@ def imputer(
     if values is None:
         raise ModelError(f"Imputer of {x.dtype!r} needs imputed_value_{'float' if real else 'int64'}s")
     if x.rank != 2 or values.size(0) not in (1, x.size(1)):
-        raise ModelError(f"Imputer of {x.type!r} with {values.size(0)} values")
+        raise ModelError(
+            f"Imputer of {x.type!r} with {values.size(0)} values"
+            "; the operand has to be a matrix, with one value for all columns or one for each"
+        )
     replaced = replaced_value_float if real else replaced_value_int64
     return where(is_nan(x) if math.isnan(replaced) else equal(x, replaced), values, x)
 
@@ -155,7 +161,10 @@ def _scores(x: Tensor, coefficients: Floats, intercepts: Floats, targets: int) -
     """x[N, C] times the coefficients, which are a matrix [targets, C], plus the intercepts."""
     width = x.size(1) if x.rank == 2 else None
     if width is None or targets < 1 or not coefficients or len(coefficients) != targets * width:
-        raise ModelError(f"a linear model of {x.type!r} for {targets} targets with {len(coefficients)} coefficients")
+        raise ModelError(
+            f"a linear model of {x.type!r} for {targets} targets with {len(coefficients)} coefficients"
+            "; the operand has to be a matrix, with a coefficient for each column and target"
+        )
     weights = np.ascontiguousarray(np.asarray(coefficients, x.dtype.numpy).reshape(targets, width).T)
     out, shift = x @ x.constant(weights), _vector(x, intercepts)
     return out if shift is None else out + shift
@@ -185,13 +194,16 @@ def linear_classifier(
     x, labels = floats(x), classlabels_ints
     width = x.size(1) if x.rank == 2 else None
     if not labels or not coefficients or not width:
-        raise ModelError(f"LinearClassifier of {x.type!r} with {len(labels)} labels")
+        raise ModelError(
+            f"LinearClassifier of {x.type!r} with {len(labels)} labels"
+            "; the operand has to be a matrix of known width, and labels and coefficients are needed"
+        )
     rows = len(coefficients) // width
     scores = _scores(x, coefficients, intercepts, rows)
     if rows == 1 and len(labels) == 2:
         scores = concat(-scores, scores, axis=1)
     elif rows != len(labels):
-        raise ModelError(f"LinearClassifier of {rows} classes with {len(labels)} labels")
+        raise ModelError(f"LinearClassifier of {rows} classes with {len(labels)} labels, where each class needs one")
     scores = transformed(scores, post_transform)
     if len(labels) > 1:
         best = arg_max(scores, axis=1, keepdims=0)

@@ -28,7 +28,7 @@ def _features(x: Tensor, what: str) -> tuple[Tensor, int]:
     x = floats(x)
     width = x.size(1) if x.rank == 2 else None
     if not width:
-        raise ModelError(f"{what} of {x.type!r}")
+        raise ModelError(f"{what} of {x.type!r}, where a matrix of known width is needed")
     return x, width
 
 
@@ -75,7 +75,7 @@ def svm_regressor(
     """
     x, width = _features(x, "SVMRegressor")
     if len(rho) != 1:
-        raise ModelError(f"SVMRegressor with {len(rho)} rho values")
+        raise ModelError(f"SVMRegressor with {len(rho)} rho values, where one is needed")
     terms = x
     if n_supports > 0:
         vectors = _table(x, support_vectors, n_supports, width, "SVMRegressor with {} numbers in support vectors")
@@ -125,7 +125,10 @@ def _probabilities(source: SourceNode, scores: Tensor, slopes: Floats, offsets: 
     """The probability of each class, from the scores of pairs and a logistic function for each of them (J. Platt)."""
     pairs = classes * (classes - 1) // 2
     if len(slopes) != pairs or len(offsets) != pairs:
-        raise ModelError(f"SVMClassifier of {pairs} pairs with {len(slopes)} prob_a and {len(offsets)} prob_b")
+        raise ModelError(
+            f"SVMClassifier of {pairs} pairs with {len(slopes)} prob_a and {len(offsets)} prob_b"
+            ", where each pair needs one of each"
+        )
     factors, terms = (scores.constant(-np.asarray(v, scores.dtype.numpy)) for v in (slopes, offsets))
     chances = sigmoid(scores * factors + terms).cast(F32)
     between = clip(chances, low=1e-7, high=1 - 1e-7)
@@ -154,11 +157,11 @@ def svm_classifier(
     labels, counts, classes = classlabels_ints, list(vectors_per_class), len(classlabels_ints)
     what = f"SVMClassifier with {classes} labels, {len(rho)} rho values and {counts} vectors"
     if not labels or not rho or any(c < 0 for c in counts):
-        raise ModelError(what)
+        raise ModelError(f"{what}, where labels and rho are needed, and counts of 0 or more")
     shift = np.asarray(rho, x.dtype.numpy)
     if sum(counts):
         if len(counts) != classes or classes < 2 or len(rho) != classes * (classes - 1) // 2:
-            raise ModelError(what)
+            raise ModelError(f"{what}, where each class needs a number of vectors, and each pair of classes a rho")
         own = _table(x, coefficients, classes - 1, sum(counts), "SVMClassifier with {} coefficients")
         vectors = _table(x, support_vectors, sum(counts), width, "SVMClassifier with {} numbers in support vectors")
         table, votes, before = _pairs(counts, own)

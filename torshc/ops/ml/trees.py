@@ -54,7 +54,10 @@ class _Forest:
             raise ModelError(what)
         require(constraints_of(source), x.shape[1] > max(features, default=-1), what)
         if not self.roots or any(not 0 <= t < targets for leaf in self.leaves for t in leaf):
-            raise ModelError(f"{self.what} with {len(self.roots)} trees and {targets} targets")
+            raise ModelError(
+                f"{self.what} with {len(self.roots)} trees and {targets} targets"
+                "; trees are needed, whose leaves name targets below that number"
+            )
         kind = F64 if x.dtype is F64 else F32
         compare, missing, nodes, roots = tables(self.what, self.branches, len(self.leaves), self.roots, kind)
         size = len(self.leaves) * targets * kind.size
@@ -88,7 +91,7 @@ class TreeEnsemble(Op):
         source.attribute("nodes_hitrates")
         source.fields(cls)
         if not x.dtype.is_float:
-            raise ModelError(f"TreeEnsemble of {x.type!r}")
+            raise ModelError(f"TreeEnsemble of {x.type!r}, where floats are needed")
         out = forest.emit(source, x, targets, _AGGREGATES[aggregate], x.dtype)
         return [transformed(out, _TRANSFORMS[transform]).value]
 
@@ -137,7 +140,10 @@ def _members(values: list[float], modes: list[str]) -> dict[int, tuple[float, ..
             current.append(v)
     places = [k for k, m in enumerate(modes) if m == "MEMBER"]
     if len(sets) != len(places) or current:
-        raise ModelError(f"TreeEnsemble with {len(places)} nodes of mode MEMBER and {len(sets)} sets")
+        raise ModelError(
+            f"TreeEnsemble with {len(places)} nodes of mode MEMBER and {len(sets)} sets"
+            ", where each needs one set that NaN ends"
+        )
     return dict(zip(places, sets, strict=True))
 
 
@@ -196,7 +202,10 @@ def _either(source: SourceNode, name: str) -> list[Any]:
 def _add_base(source: SourceNode, out: Tensor, targets: int) -> Tensor:
     base = _either(source, "base_values")
     if len(base) not in (0, 1, targets):
-        raise ModelError(f"{source.op_type} with {len(base)} base values for {targets} targets")
+        raise ModelError(
+            f"{source.op_type} with {len(base)} base values for {targets} targets"
+            ", where each target needs one, or one stands for all"
+        )
     return out + out.constant(np.asarray(base, out.dtype.numpy)) if base else out
 
 
@@ -238,7 +247,7 @@ class TreeEnsembleClassifier(Op):
         signed = any(w < 0 for w in _either(source, "class_weights"))
         forest = _by_nodes(source, "class")
         if not labels or (count == 1 and labels[0] != 1):
-            raise ModelError(f"TreeEnsembleClassifier of {x.type!r} with labels {labels}")
+            raise ModelError(f"TreeEnsembleClassifier of {x.type!r} with labels {labels}; a single label has to be 1")
         scores = _add_base(source, forest.emit(source, x, count, "SUM", F32), count)
         source.fields(cls)
         if count <= 2 and len(classes) == 1:

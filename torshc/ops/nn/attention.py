@@ -42,7 +42,10 @@ class Attention(Formula):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         q, k, v = (need(inputs[i], f"input {i} of Attention") for i in range(3))
         if min(q.type.rank, k.type.rank, v.type.rank) < 2 or not q.dtype is k.dtype is v.dtype:
-            raise ModelError(f"Attention of {q.type!r}, {k.type!r} and {v.type!r}")
+            raise ModelError(
+                f"Attention of {q.type!r}, {k.type!r} and {v.type!r}"
+                "; each needs 2 dimensions at least, and all have to be of one type"
+            )
         same_dim(q.shape[-1], k.shape[-1], constraints, "the depth of Attention's queries and keys")
         same_dim(k.shape[-2], v.shape[-2], constraints, "the length of Attention's keys and values")
         batch = broadcast([q.shape[:-2], k.shape[:-2], v.shape[:-2]], constraints)
@@ -51,7 +54,7 @@ class Attention(Formula):
             scores = (*batch, q.shape[-2], k.shape[-2])
             what = f"Attention with a mask {mask.type!r} for scores {list(scores)}"
             if not mask.dtype.is_float:
-                raise ModelError(what)
+                raise ModelError(f"{what}, where floats are needed")
             broadcast_into(mask.shape, scores, constraints, what)
         return [TensorType(product_type(q.dtype, self.out), (*batch, q.shape[-2], v.shape[-1]))]
 

@@ -63,7 +63,7 @@ def window(source: SourceNode, size: Shape, kernel: KernelShape) -> Window:
     elif auto == "VALID":
         pads = (const(0),) * (2 * rank)
     if any(v < 1 for v in kernel if isinstance(v, int)):
-        raise ModelError(f"{source.op_type} with a kernel of {list(kernel)}")
+        raise ModelError(f"{source.op_type} with a kernel of {list(kernel)}, where sizes have to be 1 or more")
     return Window(strides, pads, dilations)
 
 
@@ -123,9 +123,11 @@ def operands(inputs: Inputs, name: str) -> tuple[Value, Value]:
     """The data and the weights, with ranks and dtypes that fit each other."""
     x, w = need(inputs[0], f"input 0 of {name}"), need(inputs[1], f"input 1 of {name}")
     if x.type.rank != w.type.rank or x.type.rank < 3:
-        raise ModelError(f"{name} of {x.type!r} with weights {w.type!r}")
+        raise ModelError(
+            f"{name} of {x.type!r} with weights {w.type!r}; both need the same number of dimensions, 3 or more"
+        )
     if x.dtype is not w.dtype or not x.dtype.is_float:
-        raise ModelError(f"{name} of {x.dtype!r} with weights {w.dtype!r}")
+        raise ModelError(f"{name} of {x.dtype!r} with weights {w.dtype!r}, which have to be floats of one type")
     return x, w
 
 
@@ -319,7 +321,10 @@ class ConvTranspose(Op):
         sizes: Shape = tuple(d * s for d, s in zip(x.shape[2:], slid.strides, strict=True))
         if wanted is not None:
             if len(wanted) < len(kernel):
-                raise ModelError(f"ConvTranspose over {len(kernel)} dimensions with output_shape {list(wanted)}")
+                raise ModelError(
+                    f"ConvTranspose over {len(kernel)} dimensions with output_shape {list(wanted)}"
+                    ", which needs a size for each"
+                )
             sizes = tuple(const(int(v)) for v in wanted[-len(kernel) :])
         pads = _split_margins(full, sizes, upper=auto == "SAME_UPPER")
         return source.emit(cls(slid.strides, pads, slid.dilations, group, extra, out), source.inputs)

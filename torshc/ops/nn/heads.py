@@ -24,7 +24,9 @@ def split_heads(x: Tensor, count: int) -> Tensor:
     """
     width = x.size(-1) if x.rank == 3 else None
     if width is None or count < 1 or width % count:
-        raise ModelError(f"attention of {x.type!r} in {count} heads")
+        raise ModelError(
+            f"attention of {x.type!r} in {count} heads; it needs 3 dimensions, of which heads divide the last"
+        )
     return x.reshape(*x.shape[:2], count, width // count).transpose(0, 2, 1, 3)
 
 

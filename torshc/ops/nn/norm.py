@@ -114,7 +114,7 @@ def _check_affine(x: Value, shape: Shape, inputs: Inputs, constraints: Constrain
     """Check that scale and bias broadcast into `shape`."""
     for v in (v for v in inputs[1:] if v is not None):
         if v.dtype is not x.dtype:
-            raise ModelError(f"{name} of {x.dtype!r} with a scale or bias of {v.dtype!r}")
+            raise ModelError(f"{name} of {x.dtype!r} with a scale or bias of {v.dtype!r}, which have to be of one type")
         broadcast_into(v.shape, shape, constraints, f"{name} of {x.type!r} with a scale or bias of {v.type!r}")
 
 
@@ -240,7 +240,10 @@ def _each_activation(source: SourceNode, op: BatchNormalization) -> Tensor:
         raise Unsupported("BatchNormalization in training mode")
     for v in rest:
         if v.rank != x.rank - 1:
-            raise ModelError(f"BatchNormalization of {x.type!r} with {v.type!r} for each element of a sample")
+            raise ModelError(
+                f"BatchNormalization of {x.type!r} with {v.type!r} for each element of a sample"
+                ", which needs one dimension less"
+            )
         for mine, wanted in zip(v.shape, x.shape[1:], strict=True):
             same_dim(wanted, mine, constraints_of(source), f"BatchNormalization of {x.type!r} with {v.type!r}")
     scale, bias, mean, variance = rest
@@ -399,7 +402,7 @@ class GroupNormalization(Formula):
         groups = int(source.attribute("num_groups", 0))
         source.attribute("stash_type")
         if x.rank < 2 or (x.shape[1].op == "const" and x.shape[1] % groups is not const(0)):
-            raise ModelError(f"GroupNormalization of {x.type!r} in {groups} groups")
+            raise ModelError(f"GroupNormalization of {x.type!r} in {groups} groups, which do not divide its channels")
         if source.opset < 21:  # scale and bias had an element a group
             each = x.shape[1] // groups
             vectors = [v.reshape(groups, 1).expand(groups, each).reshape(x.shape[1]) for v in vectors]

@@ -116,7 +116,9 @@ def _attend_in_groups(op: Attention, q: Tensor, k: Tensor, v: Tensor, bias: Tens
     if count == groups:
         return apply_op(op, q, k, v, bias)
     if count % groups:
-        raise ModelError(f"Attention of {count} heads that share {groups} heads of keys and values")
+        raise ModelError(
+            f"Attention of {count} heads that share {groups} heads of keys and values, which do not divide them"
+        )
     same_dim(k.shape[1], v.shape[1], q.builder.graph.constraints, "the heads of Attention's keys and values")
     by_group = groups, count // groups
     batch, _, rows, width = q.shape

@@ -80,7 +80,9 @@ class Pool(Op):
         x = source.required(0)
         kernel = tuple(int(k) for k in source.attribute("kernel_shape", ()))
         if x.type.rank != len(kernel) + 2:
-            raise ModelError(f"{source.op_type} of {x.type!r} with kernel_shape {list(kernel)}")
+            raise ModelError(
+                f"{source.op_type} of {x.type!r} with kernel_shape {list(kernel)}, which needs two dimensions less"
+            )
         slid = window(source, x.shape[2:], kernel)
         ceil = bool(source.attribute("ceil_mode", 0)) and str(source.attribute("auto_pad", "NOTSET")) == "NOTSET"
         columns = bool(source.attribute("storage_order", 0))

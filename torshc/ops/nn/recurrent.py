@@ -54,7 +54,9 @@ class Recurrent(Op):
         name, hidden, d = self.name, const(self.hidden_size), const(self.directions)
         x, w, r = (need(inputs[k], f"input {k} of {name}") for k in range(3))
         if x.type.rank != 3 or w.type.rank != 3 or r.type.rank != 3:
-            raise ModelError(f"{name} of {x.type!r} with weights {w.type!r} and {r.type!r}")
+            raise ModelError(
+                f"{name} of {x.type!r} with weights {w.type!r} and {r.type!r}, each of which needs 3 dimensions"
+            )
         time, batch = (x.shape[1], x.shape[0]) if self.layout else x.shape[:2]
         rows = hidden * self.gates
         state = (batch, d, hidden) if self.layout else (d, batch, hidden)

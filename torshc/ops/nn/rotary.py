@@ -37,10 +37,15 @@ class Rotated(Formula):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x, cos, sin = (need(v, f"input {k} of Rotated") for k, v in enumerate(inputs))
         if x.type.rank != 4 or cos.type.rank != 3 or cos.shape != sin.shape or not x.dtype is cos.dtype is sin.dtype:
-            raise ModelError(f"rotary positions of {x.type!r} by {cos.type!r} and {sin.type!r}")
+            raise ModelError(
+                f"rotary positions of {x.type!r} by {cos.type!r} and {sin.type!r}"
+                "; 4 dimensions are needed, cosines and sines of one shape with 3, and one type"
+            )
         half, width = as_int(cos.shape[2]), as_int(x.shape[3])
         if half is None or width is None or half < 1 or 2 * half > width:
-            raise ModelError(f"rotary positions of {x.type!r} by {cos.type!r}")
+            raise ModelError(
+                f"rotary positions of {x.type!r} by {cos.type!r}; they need a column for two elements of a head at most"
+            )
         if as_int(cos.shape[0]) != 1:
             same_dim(cos.shape[0], x.shape[0], constraints, "the batch of rotary positions")
         same_dim(cos.shape[1], x.shape[2], constraints, "the length of rotary positions")
@@ -133,6 +138,6 @@ def rotated(source: SourceNode, x: Tensor, cos: Tensor, sin: Tensor, positions: 
         interleaved: as of :class:`Rotated`.
     """
     if cos.rank != 2:
-        raise ModelError(f"rotary positions of {x.type!r} by {cos.type!r}")
+        raise ModelError(f"rotary positions of {x.type!r} by {cos.type!r}, which are not matrices")
     demand_in_range(source, positions.value, cos.shape[0], use="position")
     return apply_op(Rotated(interleaved), x, gather(cos, positions), gather(sin, positions))

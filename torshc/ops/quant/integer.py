@@ -37,7 +37,7 @@ class IntegerMatMul(MatMul):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         a, b = need(inputs[0], "input 0 of IntegerMatMul"), need(inputs[1], "input 1 of IntegerMatMul")
         if a.dtype not in BYTES or b.dtype not in BYTES:
-            raise ModelError(f"IntegerMatMul of {a.dtype!r} and {b.dtype!r}")
+            raise ModelError(f"IntegerMatMul of {a.dtype!r} and {b.dtype!r}, where bytes are needed")
         (out,) = super().infer((_as(a, F32), _as(b, F32)), constraints)
         return [TensorType(I32, out.shape)]
 
@@ -55,7 +55,10 @@ class IntegerConv(Conv):
         x, w = need(inputs[0], "input 0 of a convolution"), need(inputs[1], "the weights of a convolution")
         margin = inputs[2] if len(inputs) > 2 else None
         if margin is not None and margin.type != TensorType(x.dtype, ()):
-            raise ModelError(f"a convolution of {x.type!r} with a pad value {margin.type!r}")
+            raise ModelError(
+                f"a convolution of {x.type!r} with a pad value {margin.type!r}"
+                ", where a scalar of the same type is needed"
+            )
         same_dim(x.shape[1], w.shape[1] * self.group, constraints, f"channels of {x.type!r} with weights {w.type!r}")
         grouped(w.shape[0], self.group, constraints, f"a convolution in {self.group} groups with weights {w.type!r}")
         spatial = slide(x.shape[2:], spatial_of(w), Window(self.strides, self.pads, self.dilations))
@@ -81,7 +84,7 @@ class IntegerConvTranspose(ConvTranspose):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x, w = (need(v, "an operand of IntegerConvTranspose") for v in inputs[:2])
         if x.dtype not in BYTES or w.dtype not in BYTES:
-            raise ModelError(f"IntegerConvTranspose of {x.dtype!r} and {w.dtype!r}")
+            raise ModelError(f"IntegerConvTranspose of {x.dtype!r} and {w.dtype!r}, where bytes are needed")
         (out,) = super().infer((_as(x, F32), _as(w, F32)), constraints)
         return [TensorType(I32, out.shape)]
 
@@ -238,7 +241,10 @@ def _difference(w: Array, zero: Array | None) -> Array:
     if zero is None:
         return wide
     if zero.ndim > w.ndim or any(z not in (1, d) for z, d in zip(zero.shape[::-1], w.shape[::-1], strict=False)):
-        raise ModelError(f"weights of shape {list(w.shape)} with a zero point of shape {list(zero.shape)}")
+        raise ModelError(
+            f"weights of shape {list(w.shape)} with a zero point of shape {list(zero.shape)}"
+            ", which does not broadcast to them"
+        )
     return wide - zero.astype(np.int32)
 
 

@@ -83,7 +83,9 @@ def _check(x: Value, v: Value | None, axis: int, block: int, constraints: Constr
     along = axis_of(axis, x.type.rank)
     wanted = [ceil_div(d, block) if k == along else d for k, d in enumerate(x.shape)]
     if v.type.rank != x.type.rank:
-        raise ModelError(f"{what} {v.type!r} of {x.type!r} in blocks of {block}")
+        raise ModelError(
+            f"{what} {v.type!r} of {x.type!r} in blocks of {block}, which need the same number of dimensions"
+        )
     for have, want in zip(v.shape, wanted, strict=True):
         same_dim(have, want, constraints, f"{what} of {x.type!r} in blocks of {block}")
 
@@ -96,7 +98,7 @@ def _no_offset(dtype: DType, zero: Value | None) -> None:
 
 def _same_shape(scale: Value, zero: Value | None, what: str) -> None:
     if zero is not None and as_int(zero.type.size) != as_int(scale.type.size):
-        raise ModelError(f"{what} with a scale {scale.type!r} and a zero point {zero.type!r}")
+        raise ModelError(f"{what} with a scale {scale.type!r} and a zero point {zero.type!r}, which need one shape")
 
 
 @operator()
@@ -156,7 +158,7 @@ class QuantizeLinear(Formula):
         if to is None or to not in (*_INTEGERS, *_FLOATS):
             raise Unsupported(f"QuantizeLinear to {to!r}" if to else f"QuantizeLinear to ONNX type {named}")
         if named and from_onnx(named) is not to:
-            raise ModelError(f"QuantizeLinear to ONNX type {named} with a zero point of {to!r}")
+            raise ModelError(f"QuantizeLinear to ONNX type {named} with a zero point of {to!r}, which is another")
         _no_offset(to, zero)
         division = from_onnx(precision) if precision else F32 if scale.dtype is F8E8M0 else scale.dtype
         if division is None or not division.is_float or division.is_narrow:
@@ -186,7 +188,9 @@ class DequantizeLinear(Formula):
             _check(x, v, self.axis, self.block_size, constraints, what)
         _same_shape(scale, zero, "DequantizeLinear")
         if zero is not None and zero.dtype is not x.dtype:
-            raise ModelError(f"DequantizeLinear of {x.dtype!r} with a zero point of {zero.dtype!r}")
+            raise ModelError(
+                f"DequantizeLinear of {x.dtype!r} with a zero point of {zero.dtype!r}, which have to be of one type"
+            )
         return [TensorType(self.to, x.shape)]
 
     def formula(self, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
@@ -252,7 +256,10 @@ def _convolve_differences(
 ) -> Tensor:
     """The convolution of the differences, in i32."""
     if x.rank != w.rank or x.rank < 3:
-        raise ModelError(f"{source.op_type} of {x.type!r} with weights {w.type!r}")
+        raise ModelError(
+            f"{source.op_type} of {x.type!r} with weights {w.type!r}"
+            "; both need the same number of dimensions, 3 or more"
+        )
     slid = window(source, x.shape[2:], kernel_of(source, w.value))
     group = int(source.attribute("group", 1))
     source.fields(IntegerConv)

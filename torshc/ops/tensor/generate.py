@@ -68,7 +68,7 @@ class ConstantOfShape(Op):
         array = np.zeros(1, np.float32) if value is None else value
         source.fields(cls)
         if array.size != 1:
-            raise ModelError(f"ConstantOfShape with a value of {array.size} elements")
+            raise ModelError(f"ConstantOfShape with a value of {array.size} elements, where one is needed")
         dims = source.dims(0, "the shape of ConstantOfShape") or ()
         require_shape(dims, "the result")
         fill = source.builder.graph.constant(np.ascontiguousarray(array).reshape(()))
@@ -116,13 +116,15 @@ class Range(Op):
         source.attribute("stash_type")
         source.fields(cls)
         if any(source.required(k).dtype is not dtype for k in (1, 2)):
-            raise ModelError("Range with bounds of different types")
+            raise ModelError("Range with bounds of different types, which have to be of one type")
         if not dtype.is_int and any(source.required(k).const is None for k in range(3)):
             return [_floats(source, dtype)]
         if not dtype.is_int:
             start, limit, step = (float(_scalar(source, k)) for k in range(3))
             if step == 0 or not all(map(math.isfinite, (start, limit, step))):
-                raise ModelError(f"Range from {start} to {limit} in steps of {step}")
+                raise ModelError(
+                    f"Range from {start} to {limit} in steps of {step}, which have to be finite, and steps not 0"
+                )
             return source.emit(cls(start, step, const(max(math.ceil((limit - start) / step), 0)), dtype), [])
         first, last, by = (cast(_element(source, k), I64) for k in range(3))
         require(constraints_of(source), ne(by, 0), "Range in steps of 0")

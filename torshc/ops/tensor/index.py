@@ -35,7 +35,7 @@ def indices_of(inputs: Inputs, name: str) -> tuple[Value, Value]:
     """The data and the indices of an operator."""
     data, indices = need(inputs[0], f"input 0 of {name}"), need(inputs[1], f"input 1 of {name}")
     if not indices.dtype.is_int:
-        raise ModelError(f"{name} with indices of {indices.dtype!r}")
+        raise ModelError(f"{name} with indices of {indices.dtype!r}, where integers are needed")
     return data, indices
 
 
@@ -61,7 +61,7 @@ class Gather(Op):
         data, indices = indices_of(inputs, "Gather")
         axis = axis_of(self.axis, data.type.rank)
         if not data.type.rank:
-            raise ModelError("Gather from a scalar")
+            raise ModelError("Gather from a scalar, which has no axis")
         not_empty(data, range(axis, axis + 1), indices, "Gather")
         return [TensorType(data.dtype, (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]))]
 
@@ -92,7 +92,10 @@ class GatherElements(Op):
         data, indices = indices_of(inputs, "GatherElements")
         axis = axis_of(self.axis, data.type.rank)
         if data.type.rank != indices.type.rank or not data.type.rank:
-            raise ModelError(f"GatherElements of {data.type!r} with indices {indices.type!r}")
+            raise ModelError(
+                f"GatherElements of {data.type!r} with indices {indices.type!r}"
+                ", which need the same number of dimensions, 1 or more"
+            )
         for k, (d, i) in enumerate(zip(data.shape, indices.shape, strict=True)):
             if k != axis:
                 what = f"GatherElements of {data.type!r} with indices {indices.type!r}"
@@ -141,7 +144,10 @@ class GatherND(Op):
         data, indices = indices_of(inputs, "GatherND")
         b, depth = self.batch_dims, self.depth
         if not 0 <= b < indices.type.rank or b + depth > data.type.rank or depth < 1:
-            raise ModelError(f"GatherND of {data.type!r} with indices {indices.type!r} and {b} batch dimensions")
+            raise ModelError(
+                f"GatherND of {data.type!r} with indices {indices.type!r} and {b} batch dimensions"
+                ", which do not fit the data's dimensions"
+            )
         batch = [same_dim(data.shape[k], indices.shape[k], constraints, "the batch of GatherND") for k in range(b)]
         not_empty(data, range(b, b + depth), indices, "GatherND")
         return [TensorType(data.dtype, (*batch, *indices.shape[b:-1], *data.shape[b + depth :]))]
@@ -166,7 +172,10 @@ class GatherND(Op):
         source.fields(cls)
         data = source.required(0)
         if batch > min(data.type.rank, indices.type.rank - 1):
-            raise ModelError(f"GatherND of {data.type!r} at {indices.type!r} with batch_dims {batch}")
+            raise ModelError(
+                f"GatherND of {data.type!r} at {indices.type!r} with batch_dims {batch}"
+                ", where indices need a dimension more, and data as many"
+            )
         if depth and batch + depth <= data.type.rank:
             demand_in_range(source, indices, *data.shape[batch : batch + depth])
         return source.emit(cls(batch, depth), [data, indices])
@@ -295,7 +304,10 @@ class ReverseSequence(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x, lengths = indices_of(inputs, "ReverseSequence")
         if {self.batch_axis, self.time_axis} != {0, 1} or x.type.rank < 2 or lengths.type.rank != 1:
-            raise ModelError(f"ReverseSequence of {x.type!r} with lengths {lengths.type!r}")
+            raise ModelError(
+                f"ReverseSequence of {x.type!r} with lengths {lengths.type!r}"
+                "; lengths have to be a vector, and batch_axis and time_axis 0 and 1, either way round"
+            )
         same_dim(x.shape[self.batch_axis], lengths.shape[0], constraints, "the batch of ReverseSequence")
         return [x.type]
 

@@ -141,7 +141,7 @@ class Split(Op):
     def read(cls, source: SourceNode) -> list[Value]:
         x = source.required(0)
         if not x.type.rank:
-            raise ModelError("Split of a scalar")
+            raise ModelError("Split of a scalar, which has no axis")
         axis = axis_of(int(source.attribute("axis", 0)), x.type.rank)
         given = source.attribute("split")
         sizes = tuple(const(int(s)) for s in given) if given is not None else source.dims(1, "the sizes of Split")
@@ -153,7 +153,9 @@ class Split(Op):
         source.attribute("num_outputs")
         source.fields(cls)
         if len(sizes) < source.outputs:
-            raise ModelError(f"Split into {len(sizes)} parts with {source.outputs} outputs")
+            raise ModelError(
+                f"Split into {len(sizes)} parts with {source.outputs} outputs, where each output needs a part"
+            )
         for size in sizes if at_run(*sizes) else ():
             require(constraints_of(source), size >= 0, f"Split with a part of {size!r}")
         return source.emit(cls(axis, sizes), [x])

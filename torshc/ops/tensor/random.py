@@ -178,13 +178,15 @@ def _float_type(source: SourceNode, code: int) -> DType:
 
 def _uniform(source: SourceNode, shape: Shape, dtype: DType, low: float, high: float) -> Tensor:
     if not (math.isfinite(low) and math.isfinite(high)) or low > high:
-        raise ModelError(f"{source.op_type} with low {low} and high {high}")
+        raise ModelError(
+            f"{source.op_type} with low {low} and high {high}, which have to be finite, and low not above high"
+        )
     return draw(source, shape, dtype, high=0.0) + low if low == high else draw(source, shape, dtype, False, low, high)
 
 
 def _normal(source: SourceNode, shape: Shape, dtype: DType, mean: float, scale: float) -> Tensor:
     if not (math.isfinite(mean) and math.isfinite(scale)):
-        raise ModelError(f"{source.op_type} with mean {mean} and scale {scale}")
+        raise ModelError(f"{source.op_type} with mean {mean} and scale {scale}, which have to be finite")
     return draw(source, shape, dtype, True, mean, scale)
 
 
@@ -251,7 +253,10 @@ def multinomial(
     if to not in (I32, I64):
         raise Unsupported(f"Multinomial of ONNX type {dtype}")
     if x.rank != 2 or as_int(x.shape[1]) == 0:
-        raise ModelError(f"Multinomial of {x.type!r} with {sample_size} samples")
+        raise ModelError(
+            f"Multinomial of {x.type!r} with {sample_size} samples"
+            "; the operand has to be a matrix of a row of weights, one at least, for each result"
+        )
     rows, classes = x.shape
     x = _wide(x)
     sums = cum_sum(exp(x - x.max(1)), axis=1)
@@ -294,11 +299,11 @@ class Dropout(Pointwise):
         source.fields(cls)
         for v, what in ((ratio, "ratio"), (training, "training_mode")):
             if v is not None and as_int(v.type.size) != 1:
-                raise ModelError(f"Dropout with a {what} {v.type!r}")
+                raise ModelError(f"Dropout with a {what} {v.type!r}, where one number is needed")
         if ratio is not None and ratio.const is not None:
             share, ratio = float(ratio.const.reshape(-1)[0]), None
         if not 0 <= share <= 1:
-            raise ModelError(f"Dropout with a ratio of {share}")
+            raise ModelError(f"Dropout with a ratio of {share}, which has to be from 0 to 1")
         trains = always or (training is not None and (training.const is None or bool(training.const.any())))
         if not trains or (ratio is None and share == 0):
             y, mask = apply_all(cls(share), x)

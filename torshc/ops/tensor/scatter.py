@@ -82,7 +82,9 @@ class Scattering(Op):
         data, indices = indices_of(inputs, self.name)
         updates = need(inputs[2], f"the updates of {self.name}")
         if updates.dtype is not data.dtype:
-            raise ModelError(f"{self.name} of {data.dtype!r} with updates of {updates.dtype!r}")
+            raise ModelError(
+                f"{self.name} of {data.dtype!r} with updates of {updates.dtype!r}, which have to be of one type"
+            )
         if self.reduction != "none" and data.dtype is BOOL:
             raise Unsupported(f"{self.name} of booleans with reduction {self.reduction}")
         return data, indices, updates
@@ -135,7 +137,10 @@ class ScatterElements(Scattering):
         data, indices, updates = self.check(inputs)
         axis = axis_of(self.axis, data.type.rank)
         if data.type.rank != indices.type.rank or updates.type.rank != indices.type.rank:
-            raise ModelError(f"ScatterElements into {data.type!r} with indices {indices.type!r}")
+            raise ModelError(
+                f"ScatterElements into {data.type!r} with indices {indices.type!r}"
+                ", where data, indices and updates need the same number of dimensions"
+            )
         for k, (d, i) in enumerate(zip(data.shape, indices.shape, strict=True)):
             same_dim(i, updates.shape[k], constraints, "the indices and updates of ScatterElements")
             if k != axis:
@@ -184,7 +189,7 @@ class ScatterElements(Scattering):
         op = cls(**source.fields(cls))
         if not data.type.rank or as_int(source.required(1).type.size) == 0:
             if not data.type.rank:
-                raise ModelError(f"{source.op_type} into a scalar")
+                raise ModelError(f"{source.op_type} into a scalar, which has no axis")
             return [data]
         demand_in_range(source, source.required(1), data.shape[axis_of(op.axis, data.type.rank)])
         return source.emit(op, [data, source.required(1), source.required(2)])
@@ -212,7 +217,10 @@ class ScatterND(Scattering):
         data, indices, updates = self.check(inputs)
         depth = as_int(indices.shape[-1]) if indices.type.rank == 2 else None
         if depth is None or depth > data.type.rank or updates.type.rank != data.type.rank - depth + 1:
-            raise ModelError(f"ScatterND into {data.type!r} with indices {indices.type!r}, updates {updates.type!r}")
+            raise ModelError(
+                f"ScatterND into {data.type!r} with indices {indices.type!r}, updates {updates.type!r}"
+                ": their dimensions do not fit each other"
+            )
         for a, u in zip((indices.shape[0], *data.shape[depth:]), updates.shape, strict=True):
             same_dim(a, u, constraints, f"ScatterND into {data.type!r} with updates {updates.type!r}")
         return [data.type]
@@ -252,7 +260,10 @@ class ScatterND(Scattering):
         if depth is None:
             raise Unsupported("ScatterND whose last dimension of indices is symbolic")
         if updates.type.rank != indices.type.rank - 1 + data.type.rank - depth:
-            raise ModelError(f"ScatterND into {data.type!r} with indices {indices.type!r}, updates {updates.type!r}")
+            raise ModelError(
+                f"ScatterND into {data.type!r} with indices {indices.type!r}, updates {updates.type!r}"
+                ": their dimensions do not fit each other"
+            )
         if as_int(updates.type.size) == 0:
             return [data]
         rows = product(indices.shape[:-1])
@@ -282,18 +293,21 @@ class TensorScatter(Op):
         cache, update = need(inputs[0], "the cache of TensorScatter"), need(inputs[1], "the update of TensorScatter")
         axis = axis_of(self.axis, cache.type.rank)
         if update.dtype is not cache.dtype or update.type.rank != cache.type.rank or not axis:
-            raise ModelError(f"TensorScatter of {update.type!r} into {cache.type!r} along axis {axis}")
+            raise ModelError(
+                f"TensorScatter of {update.type!r} into {cache.type!r} along axis {axis}"
+                "; both need one type and as many dimensions, and an axis other than 0"
+            )
         for k, (c, u) in enumerate(zip(cache.shape, update.shape, strict=True)):
             if k != axis:
                 same_dim(c, u, constraints, f"TensorScatter of {update.type!r} into {cache.type!r}")
         filled(inputs, self.name)
         size, capacity = as_int(update.shape[axis]), as_int(cache.shape[axis])
         if size is not None and capacity is not None and size > capacity:
-            raise ModelError(f"TensorScatter of {update.type!r} into {cache.type!r}")
+            raise ModelError(f"TensorScatter of {update.type!r} into {cache.type!r}, which is shorter")
         if len(inputs) > 2:
             places = need(inputs[2], "the places of TensorScatter")
             if places.type.rank != 1 or not places.dtype.is_int:
-                raise ModelError(f"TensorScatter at places {places.type!r}")
+                raise ModelError(f"TensorScatter at places {places.type!r}, where a vector of integers is needed")
             same_dim(places.shape[0], cache.shape[0], constraints, "the batch of TensorScatter")
         return [cache.type]
 
@@ -342,7 +356,10 @@ class MaxUnpool(Formula):
         x, indices = indices_of(inputs, "MaxUnpool")
         rank = len(self.kernel)
         if x.type.rank != rank + 2 or indices.type.rank != x.type.rank:
-            raise ModelError(f"MaxUnpool of {x.type!r} with indices {indices.type!r} and a kernel of rank {rank}")
+            raise ModelError(
+                f"MaxUnpool of {x.type!r} with indices {indices.type!r} and a kernel of rank {rank}"
+                ", which need two dimensions more than the kernel"
+            )
         for d, i in zip(x.shape, indices.shape, strict=True):
             same_dim(d, i, constraints, "the indices of MaxUnpool")
         spatial = tuple(
@@ -366,14 +383,19 @@ class MaxUnpool(Formula):
         pads = tuple(int(k) for k in source.attribute("pads", (0,) * (2 * len(kernel))))
         source.fields(cls)
         if len(strides) != len(kernel) or len(pads) != 2 * len(kernel):
-            raise ModelError(f"MaxUnpool with a kernel {kernel}, strides {strides} and pads {pads}")
+            raise ModelError(
+                f"MaxUnpool with a kernel {kernel}, strides {strides} and pads {pads}"
+                ", where a dimension needs one stride and two pads"
+            )
         filled((x, indices), "MaxUnpool")
         out = source.emit(cls(kernel, strides, pads), [x, indices])[0]
         demand_in_range(source, indices, out.type.size, negative=False)
         if wanted is None:
             return [out]
         if len(wanted) != out.type.rank:
-            raise ModelError(f"MaxUnpool of {x.type!r} with an output shape of {len(wanted)} dimensions")
+            raise ModelError(
+                f"MaxUnpool of {x.type!r} with an output shape of {len(wanted)} dimensions, which needs as many"
+            )
         after = tuple(w - d for w, d in zip(wanted, out.shape, strict=True))
         return source.emit(Pad((const(0),) * len(after), after), [out])
 

@@ -84,7 +84,9 @@ class Compress(Selecting):
         given = source.attribute("axis")
         source.fields(cls)
         if condition.dtype is not BOOL or condition.type.rank != 1 or x.dtype.kind == "q":
-            raise ModelError(f"Compress of {x.type!r} by a condition {condition.type!r}")
+            raise ModelError(
+                f"Compress of {x.type!r} by a condition {condition.type!r}, where a vector of truth values is needed"
+            )
         axis = axis_of(int(given), x.type.rank) if given is not None else None
         size = as_int(x.type.size if axis is None else x.shape[axis])
         if not _is_known(condition) or size is None or x.dtype.is_object:
@@ -157,7 +159,10 @@ class NonMaxSuppression(Selecting):
         boxes, scores = source.required(0), source.required(1)
         op = cls(**source.fields(cls))
         if boxes.type.rank != 3 or scores.type.rank != 3 or boxes.dtype is not F32 or scores.dtype is not F32:
-            raise ModelError(f"NonMaxSuppression of boxes {boxes.type!r} with scores {scores.type!r}")
+            raise ModelError(
+                f"NonMaxSuppression of boxes {boxes.type!r} with scores {scores.type!r}"
+                ", which have to be f32 with 3 dimensions"
+            )
         constraints = source.builder.graph.constraints
         same_dim(boxes.shape[2], const(4), constraints, "the numbers of a box of NonMaxSuppression")
         same_dim(boxes.shape[0], scores.shape[0], constraints, "the batches of NonMaxSuppression")
@@ -165,5 +170,5 @@ class NonMaxSuppression(Selecting):
         limit, ratio, least = (source.input(k) for k in (2, 3, 4))
         for v, dtype in ((limit, I64), (ratio, F32), (least, F32)):
             if v is not None and v.dtype is not dtype:
-                raise ModelError(f"NonMaxSuppression with a limit of {v.type!r}")
+                raise ModelError(f"NonMaxSuppression with a limit of {v.type!r}, where {dtype!r} is needed")
         return emit(source, op, [boxes, scores, limit, ratio, least], Partial(I64, (None, const(3))))

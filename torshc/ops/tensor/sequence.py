@@ -70,7 +70,7 @@ def _position(source: SourceNode, k: int) -> tuple[Value | None, int | None]:
     if operand is None:
         return None, None
     if operand.dtype not in (I64, I32) or as_int(operand.type.size) not in (1, None):
-        raise ModelError(f"{source.op_type} with a position of {operand.type!r}")
+        raise ModelError(f"{source.op_type} with a position of {operand.type!r}, where one integer is needed")
     if operand.const is not None:
         return operand, int(operand.const.reshape(-1)[0])
     known = ints_of(operand.data)
@@ -80,7 +80,7 @@ def _position(source: SourceNode, k: int) -> tuple[Value | None, int | None]:
 def _within(position: int, count: int, last: int, name: str) -> int:
     """A position counted from the end where negative, as one of 0..last."""
     if not -count <= position <= last:
-        raise ModelError(f"{name}: position {position} of a sequence of {count}")
+        raise ModelError(f"{name}: position {position} of a sequence of {count}, which is out of range")
     return position % count if position < 0 else position
 
 
@@ -220,7 +220,7 @@ class ConcatFromSequence(SequenceOp):
         fields = source.fields(cls)
         known = contents(sequence)
         if known is not None and not known:
-            raise ModelError("ConcatFromSequence of an empty sequence")
+            raise ModelError("ConcatFromSequence of an empty sequence, which has no type")
         each = ranked(sequence.type.inner, "ConcatFromSequence of elements")
         dims, stacked = list(each.dims or ()), bool(fields.get("new_axis", 0))
         axis = axis_of(int(fields["axis"]), len(dims) + stacked, "the axis of ConcatFromSequence")
@@ -258,7 +258,7 @@ class SplitToSequence(SequenceOp):
         axis = axis_of(int(fields.get("axis", 0)), x.type.rank)
         op = cls(axis, int(fields.get("keepdims", 1)))
         if split is not None and split.type.rank > 1:
-            raise ModelError(f"SplitToSequence into parts of {split.type!r}")
+            raise ModelError(f"SplitToSequence into parts of {split.type!r}, where a number or a vector is needed")
         squeezed = split is None and not op.keepdims
         sizes = _sizes(x.shape, axis, split)
         if sizes is not None and 0 < len(sizes) <= LONGEST and not x.dtype.is_object:
@@ -277,11 +277,14 @@ def _sizes(shape: Shape, axis: int, split: Value | None) -> tuple[int, ...] | No
         return None
     if split is not None and split.type.rank:
         if min(known, default=0) < 0 or (length is not None and sum(known) != length):
-            raise ModelError(f"SplitToSequence of a dimension of {length} into {list(known)}")
+            raise ModelError(
+                f"SplitToSequence of a dimension of {length} into {list(known)}"
+                ", which have to be 0 or more and make up the dimension"
+            )
         return known
     assert length is not None
     if known[0] < 1:
-        raise ModelError(f"SplitToSequence into parts of {known[0]}")
+        raise ModelError(f"SplitToSequence into parts of {known[0]}, where a part needs 1 or more")
     if -(-length // known[0]) > LONGEST:
         return None
     return tuple(min(known[0], length - start) for start in range(0, length, known[0]))
@@ -319,7 +322,7 @@ class Optional(SequenceOp):
         x, kind = source.input(0), source.attribute("type")
         source.fields(cls)
         if x is not None and x.dtype is OPTIONAL:
-            raise ModelError("Optional of an optional")
+            raise ModelError("Optional of an optional, where a tensor or a sequence is needed")
         if x is None and kind is None:
             raise ModelError("Optional needs an input or a type")
         partial = Partial(OPTIONAL, (const(int(x is not None)),), x.type.partial if x is not None else None)

@@ -177,7 +177,7 @@ def resolve(shape: Shape, wanted: Shape, keep_zero: bool) -> Shape:
     for k, d in enumerate(dims):
         if as_int(d) == 0 and not keep_zero:
             if k >= len(shape):
-                raise ModelError(f"Reshape copies dimension {k} of a tensor of rank {len(shape)}")
+                raise ModelError(f"Reshape copies dimension {k} of a tensor of rank {len(shape)}, which it lacks")
             dims[k] = shape[k]
     holes = [k for k, d in enumerate(dims) if as_int(d) == -1]
     if len(holes) > 1:
@@ -190,7 +190,7 @@ def resolve(shape: Shape, wanted: Shape, keep_zero: bool) -> Shape:
             if k != holes[0]:
                 known = known * d
         if as_int(known) == 0:
-            raise ModelError("Reshape with -1 beside a dimension of 0")
+            raise ModelError("Reshape with -1 beside a dimension of 0, which leaves it open")
         dims[holes[0]] = total // known
     return tuple(dims)
 
@@ -393,13 +393,15 @@ class Concat(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         first = need(inputs[0], "input 0 of Concat")
         if not first.type.rank:
-            raise ModelError("Concat of scalars")
+            raise ModelError("Concat of scalars, which have no axis")
         axis = axis_of(self.axis, first.type.rank)
         shape = list(first.shape)
         for v in inputs[1:]:
             v = need(v, "an input of Concat")
             if v.type.rank != first.type.rank or v.dtype is not first.dtype:
-                raise ModelError(f"Concat of {first.type!r} and {v.type!r}")
+                raise ModelError(
+                    f"Concat of {first.type!r} and {v.type!r}, which need one type and the same number of dimensions"
+                )
             for d in range(len(shape)):
                 shape[d] = shape[d] + v.shape[d] if d == axis else same_dim(shape[d], v.shape[d], constraints, "Concat")
         return [TensorType(first.dtype, tuple(shape))]
@@ -441,7 +443,7 @@ class Tile(View):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x = need(inputs[0], "input 0 of Tile")
         if len(self.repeats) != x.type.rank:
-            raise ModelError(f"Tile of {x.type!r} with {len(self.repeats)} repeats")
+            raise ModelError(f"Tile of {x.type!r} with {len(self.repeats)} repeats, where each dimension needs one")
         return [TensorType(x.dtype, tuple(d * r for d, r in zip(x.shape, self.repeats, strict=True)))]
 
     def nest(self, node: Node, output: int) -> LoopNest:

@@ -68,10 +68,16 @@ def _grams(source: SourceNode, pool: Any) -> tuple[Array, Array]:
     rows = []
     for n, (start, end) in enumerate(zip(starts, ends, strict=True), 1):
         if not 0 <= start <= end <= len(pool) or (end - start) % n:
-            raise ModelError(f"TfIdfVectorizer with counts {list(starts)} and a pool of {len(pool)}")
+            raise ModelError(
+                f"TfIdfVectorizer with counts {list(starts)} and a pool of {len(pool)}"
+                ", where counts have to rise, by multiples of n for n-grams of n words"
+            )
         rows += [(n, pool[k : k + n]) for k in range(start, end, n)]
     if len(rows) != len(places) or (max(places) + 1) * len(starts) > 1 << 22:
-        raise ModelError(f"TfIdfVectorizer with {len(rows)} n-grams and {len(places)} indexes")
+        raise ModelError(
+            f"TfIdfVectorizer with {len(rows)} n-grams and {len(places)} indexes"
+            ", where each n-gram needs one, which is small"
+        )
     grams = np.zeros((max(places) + 1, len(starts)), np.int64)
     lengths = np.zeros(max(places) + 1, np.int64)
     for place, (n, gram) in zip(places, rows, strict=True):
@@ -107,9 +113,13 @@ class TfIdfVectorizer(Op):
         skips = int(source.attribute("max_skip_count", 0))
         source.fields(cls)
         if x.type.rank not in (1, 2) or not x.dtype.is_int:
-            raise ModelError(f"TfIdfVectorizer of {x.type!r}")
+            raise ModelError(
+                f"TfIdfVectorizer of {x.type!r}, where a vector or a matrix of integers or strings is needed"
+            )
         if weights is not None and mode != "TF" and len(weights) != len(lengths):
-            raise ModelError(f"TfIdfVectorizer of {len(lengths)} n-grams with {len(weights)} weights")
+            raise ModelError(
+                f"TfIdfVectorizer of {len(lengths)} n-grams with {len(weights)} weights, where each needs one"
+            )
         if mode != "TF" and weights and [weights[p] for p in source.attribute("ngram_indexes")] != list(weights):
             raise Unsupported("TfIdfVectorizer with weights in another order than that of the results")
         filled(source.inputs, "TfIdfVectorizer")
@@ -149,7 +159,10 @@ class Tokenizer(Text):
         b, x, op = source.builder, source.required(0), cls(**source.fields(cls))
         letters = op.separators == ("",) or op.tokenexp == "."
         if x.dtype is not STRING or x.type.rank not in (1, 2) or (letters and op.mincharnum > 1):
-            raise ModelError(f"Tokenizer of {x.type!r} with mincharnum {op.mincharnum}")
+            raise ModelError(
+                f"Tokenizer of {x.type!r} with mincharnum {op.mincharnum}"
+                ", where strings, a vector or a matrix, are needed, and single letters are not left out"
+            )
         if bool(op.separators) == bool(op.tokenexp):
             raise ModelError("Tokenizer needs either separators or tokenexp")
         if op.separators and not letters:

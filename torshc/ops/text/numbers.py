@@ -58,5 +58,5 @@ def cast_text(source: SourceNode, x: Value, to: DType) -> list[Value]:
     if to is STRING and not x.dtype.is_object:
         return emit(source, ToText(), [x], Partial(STRING, x.shape))
     if x.dtype is not STRING or to.is_object:
-        raise ModelError(f"{source.op_type} of {x.dtype!r} to {to!r}")
+        raise ModelError(f"{source.op_type} of {x.dtype!r} to {to!r}, where only strings become numbers")
     return emit(source, FromText(to), [x], Partial(to, x.shape))

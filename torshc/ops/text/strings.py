@@ -153,7 +153,7 @@ def _broadcast_strings(source: SourceNode) -> tuple[Value, Value, tuple[Expr | N
     """Two operands of strings, and the dimensions they broadcast to; of two symbols the run decides which."""
     x, y = source.required(0), source.required(1)
     if x.dtype is not STRING or y.dtype is not STRING:
-        raise ModelError(f"{source.op_type} of {x.dtype!r} and {y.dtype!r}")
+        raise ModelError(f"{source.op_type} of {x.dtype!r} and {y.dtype!r}, where strings are needed")
     dims: list[Expr | None] = []
     for pair in reversed(list(itertools.zip_longest(x.shape[::-1], y.shape[::-1], fillvalue=const(1)))):
         wide = [d for d in dict.fromkeys(pair) if as_int(d) != 1] or [const(1)]
@@ -214,7 +214,7 @@ class StringSplit(Text):
         delimiter = text_of(source.attribute("delimiter") or "", "the delimiter of StringSplit")
         source.fields(cls)
         if x.dtype is not STRING:
-            raise ModelError(f"StringSplit of {x.dtype!r}")
+            raise ModelError(f"StringSplit of {x.dtype!r}, where strings are needed")
         types = Partial(STRING, (*x.shape, None)), Partial(I64, x.shape)
         op = cls(-1 if given is None else int(given))
         return emit(source, op, [x, texts(source.builder, [delimiter])], *types)
@@ -234,7 +234,7 @@ class RegexFullMatch(Text):
         pattern = text_of(source.attribute("pattern") or "", "the pattern of RegexFullMatch")
         source.fields(cls)
         if x.dtype is not STRING:
-            raise ModelError(f"RegexFullMatch of {x.dtype!r}")
+            raise ModelError(f"RegexFullMatch of {x.dtype!r}, where strings are needed")
         program = source.builder.constant(compile_pattern(pattern))
         return emit(source, cls(), [x, program], Partial(BOOL, x.shape))
 
@@ -320,7 +320,7 @@ class StringNormalizer(Op):
         source.fields(cls)
         one_row = x.type.rank == 2 and as_int(x.shape[0]) in (1, None)
         if x.dtype is not STRING or not (x.type.rank == 1 or one_row):
-            raise ModelError(f"StringNormalizer of {x.type!r}")
+            raise ModelError(f"StringNormalizer of {x.type!r}, where strings are needed, a vector or one row")
         dims = (*((const(1),) if one_row else ()), None)
         kept = x if sensitive or not stopwords else _in_case(b, x, "LOWER")
         words = stopwords if sensitive else [w.lower() for w in stopwords]

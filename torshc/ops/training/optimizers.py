@@ -34,12 +34,17 @@ def _each(
     """
     number = len(tensors) // groups
     if not tensors or len(tensors) != number * groups or max(source.outputs, 1) > number * (groups - 1):
-        raise ModelError(f"{source.op_type} with {len(tensors)} tensors in {groups} groups")
+        raise ModelError(
+            f"{source.op_type} with {len(tensors)} tensors in {groups} groups"
+            "; tensors have to fill groups, and results are new tensors"
+        )
     made = []
     for k in range(number):
         own = tensors[k::number]
         if any(v.dtype is not own[0].dtype for v in own):
-            raise ModelError(f"{source.op_type} of {', '.join(repr(v.type) for v in own)}")
+            raise ModelError(
+                f"{source.op_type} of {', '.join(repr(v.type) for v in own)}, which have to be of one type"
+            )
         made.append(step(_number(rate.cast(own[0].dtype)), _number(count), *own))
     return [results[g] for g in range(groups - 1) for results in made]
 
@@ -47,7 +52,7 @@ def _each(
 def _number(v: Tensor) -> Tensor:
     """An operand of one element as a scalar."""
     if as_int(v.type.size) != 1:
-        raise ModelError(f"a learning rate or a number of updates {v.type!r}")
+        raise ModelError(f"a learning rate or a number of updates {v.type!r}, where one number is needed")
     return v.reshape() if v.rank else v
 
 
@@ -103,7 +108,7 @@ def adam(
     g = G + norm x;  v' = alpha v + (1 - alpha) g;  h' = beta h + (1 - beta) g^2
     """
     if not (0 <= alpha < 1 and 0 <= beta <= 1):
-        raise ModelError(f"Adam with alpha = {alpha} and beta = {beta}")
+        raise ModelError(f"Adam with alpha = {alpha} and beta = {beta}, which have to be from 0 to 1, alpha below 1")
 
     def step(rate: Tensor, count: Tensor, x: Tensor, gradient: Tensor, v: Tensor, h: Tensor) -> list[Tensor]:
         g = _sum_weighted((1.0, gradient), (norm_coefficient, x))
