@@ -22,7 +22,7 @@ from .expr import Expr, Scalar, acc, const, walk
 from .formulas_corners import corner_formulas
 from .formulas_narrow import CONVERSIONS
 from .functions import FUNCTIONS, Function, Slope, call, cast, eq, ne, numpy_sigmoid
-from .terms import EXACT, Language, absolute, bits, flipped, masked, over, polynomial, where, with_sign
+from .terms import EXACT, Language, absolute, bit_and, bits, flip_sign, over, polynomial, where, with_sign
 
 _LANGUAGE: ContextVar[Language] = ContextVar("language")  # the one that a formula is made for
 
@@ -253,7 +253,7 @@ def _log_parts(x: Expr, normal: bool = False) -> tuple[Expr, Expr]:
     k = call("shr", cast(u, I32), 23)
     if not normal:
         k = k - where(tiny, const(23, I32), const(0, I32))
-    return call("float32", masked(u, 0x7FFFFF) + 0x3F3504F3) - 1.0, k
+    return call("float32", bit_and(u, 0x7FFFFF) + 0x3F3504F3) - 1.0, k
 
 
 def _log_tail(f: Expr, low: Scalar) -> Expr:
@@ -368,7 +368,7 @@ def _finite(x: Expr, value: Expr) -> Expr:
 def _sin_quarter(r: Expr, quarter: Expr) -> Expr:
     """sin(r + quarter pi/2)"""
     found = where(_is_odd(quarter), _cos_core(r), _sin_core(r))
-    return flipped(found, call("shl", masked(quarter, 2), 30))
+    return flip_sign(found, call("shl", bit_and(quarter, 2), 30))
 
 
 @elementary(np.sin, 20, lambda t, y, a: t * call("cos", a), reach=1e6)
@@ -473,7 +473,7 @@ def _pow_wide(x: Expr, y: Expr) -> Expr:
     twice = call("trunc", y * 0.5) * 2.0
     odd = eq(absolute(y - twice), 1.0)
     whole = odd | eq(y, twice) | endless
-    r = flipped(r, where(odd, masked(call("raw32", x), 1 << 31), bits(0)))
+    r = flip_sign(r, where(odd, bit_and(call("raw32", x), 1 << 31), bits(0)))
     root = (x < 0.0) & (a < INF) & call("not", whole)
     r = where(root, NAN, r)
     unit = eq(a, 1.0) & endless
@@ -551,10 +551,10 @@ def _pow_positive(a: Expr, y: Expr) -> Expr:
 def _whole_power(a: Expr, y: Expr) -> Expr:
     """a^y for whole y up to 64, as products."""
     n = cast(absolute(y), I32)
-    found = where(ne(masked(n, 1), 0), a, 1.0)
+    found = where(ne(bit_and(n, 1), 0), a, 1.0)
     for bit in range(1, 7):
         a = a * a
-        found = where(ne(masked(n, 1 << bit), 0), found * a, found)
+        found = where(ne(bit_and(n, 1 << bit), 0), found * a, found)
     return where(y < 0.0, over(1.0, found), found)
 
 

@@ -11,7 +11,7 @@ from .dtype import F32, I8, I16, I32, U8, U16, U32, DType
 from .expr import Expr, Scalar, acc, const
 from .formulas_wide import wide_formulas
 from .functions import call, cast, eq, ne
-from .terms import absolute, bits, magnitude, masked, over, where, with_sign
+from .terms import absolute, bit_and, bits, magnitude, over, where, with_sign
 
 X, Y, BITS = acc("x", F32), acc("y", F32), acc("x", U32)  # arguments of formulas
 
@@ -50,7 +50,7 @@ def _of_integers(dtype: DType) -> dict[str, Expr]:
     q = over(x, safe)
     r = x - q * safe  # as Vulkan leaves a remainder undefined where an operand is negative
     q = where(none, 0, where(turned, call("neg", x), q) if signed else q)
-    within, by = cast(y, U32) < 32, masked(y, 31)
+    within, by = cast(y, U32) < 32, bit_and(y, 31)
     far: Scalar = call("shr", x, 31) if signed else 0
     found = {
         "div": q,

@@ -33,7 +33,7 @@ from .dtype import (
 )
 from .expr import Expr, acc
 from .functions import call, cast, eq, min_of
-from .terms import Language, bits, magnitude, masked, merged, where
+from .terms import Language, bit_and, bit_or, bits, magnitude, where
 
 X = acc("x", F32)
 QUIET = 0x7FC00000  # the f32 that is NaN
@@ -89,7 +89,7 @@ def decode(dtype: DType, language: Language) -> Expr:
     """The value of an element, whose bits are x."""
     x = acc("x", memory_type(dtype, language))
     if dtype.kind == "u":
-        return masked(x, dtype.range[1])
+        return bit_and(x, dtype.range[1])
     if dtype.kind == "i":  # moved to the end of a word and back, which leaves copies of its sign
         wide = dtype.register if language.bytes else I32
         rest = 8 * wide.size - dtype.bits
@@ -100,7 +100,7 @@ def decode(dtype: DType, language: Language) -> Expr:
     if dtype is BF16:
         return call("float32", call("shl", code, 16))
     f, size = FORMATS[dtype], dtype.bits - 1
-    part, sign = masked(code, 2**size - 1), call("shl", masked(code, 1 << size), 31 - size)
+    part, sign = bit_and(code, 2**size - 1), call("shl", bit_and(code, 1 << size), 31 - size)
     found = normal = call("shl", part, 23 - f.fraction) + (f.rebased << 23)
     if dtype is F16 and language.exact:  # subnormals of f32 are numbers like others
         found = call("raw32", call("float32", call("shl", part, 13)) * 2.0**f.rebased)
@@ -110,12 +110,12 @@ def decode(dtype: DType, language: Language) -> Expr:
     # By floats, since of bytes compilers compare these and then widen all answers.
     is_beyond = call("float32", normal) >= f.first_beyond
     if f.what is INFINITY:
-        found = merged(found, where(is_beyond, bits(0x7F800000), bits(0)))
+        found = bit_or(found, where(is_beyond, bits(0x7F800000), bits(0)))
     elif f.what is NAN:
         found = where(is_beyond, bits(QUIET), found)
     elif f.what is MINUS_ZERO:
         found = where(eq(code, f.beyond), bits(QUIET), found)
-    return call("float32", merged(found, sign))
+    return call("float32", bit_or(found, sign))
 
 
 def encode(dtype: DType, language: Language) -> Expr:
@@ -123,7 +123,7 @@ def encode(dtype: DType, language: Language) -> Expr:
     to = memory_type(dtype, language)
     if dtype.is_int:
         x = acc("x", dtype.register if language.bytes else {"i": I32, "u": U32}[dtype.kind])
-        return masked(cast(x, to), 2**dtype.bits - 1)
+        return bit_and(cast(x, to), 2**dtype.bits - 1)
     w, a = call("raw32", X), magnitude(X)
     if dtype is F8E8M0:
         return cast(call("shr", a, 23), to)
@@ -131,27 +131,27 @@ def encode(dtype: DType, language: Language) -> Expr:
     size = dtype.bits - 1
     if dtype is BF16:
         upper = call("shr", w, 16)
-        rounded = call("shr", w + 0x7FFF + masked(upper, 1), 16)
-        return cast(where(nan, merged(upper, bits(0x40)), rounded), to)
-    sign, code = masked(call("shr", w, 31 - size), 1 << size), _nearest(a, f)
+        rounded = call("shr", w + 0x7FFF + bit_and(upper, 1), 16)
+        return cast(where(nan, bit_or(upper, bits(0x40)), rounded), to)
+    sign, code = bit_and(call("shr", w, 31 - size), 1 << size), _nearest(a, f)
     if dtype is F16:
-        quiet = merged(masked(call("shr", a, 13), 0x3FF), bits(0x7E00))
+        quiet = bit_or(bit_and(call("shr", a, 13), 0x3FF), bits(0x7E00))
         code = where(a < 0x477FF000, code, where(nan, quiet, bits(f.beyond)))  # from there on it rounds up
     else:
         code = min_of(code, f.beyond)
         if f.what is INFINITY:
-            code = merged(code, where(nan, bits(1 << (f.fraction - 1)), bits(0)))
+            code = bit_or(code, where(nan, bits(1 << (f.fraction - 1)), bits(0)))
     if f.what is MINUS_ZERO:  # NaN is a sign alone
         sign = where(eq(code, 0), bits(0), sign)
     if f.what is NUMBER:
         return cast(call("bitxor", where(nan, bits(1 << size), code), sign), to)
-    return cast(merged(code, sign), to)
+    return cast(bit_or(code, sign), to)
 
 
 def _nearest(a: Expr, f: Format) -> Expr:
     """The code nearest to an f32 without its sign, whose bits are a; beyond the largest some larger code."""
     shift = 23 - f.fraction
-    odd = masked(call("shr", a, shift), 1)
+    odd = bit_and(call("shr", a, shift), 1)
     normal = call("shr", a + (2 ** (shift - 1) - 1) + odd, shift) - (f.rebased << f.fraction)
     step = (f.rebased + shift + 1) << 23  # a number whose last place is the step of subnormals
     small = call("raw32", call("float32", a) + call("float32", bits(step))) - step
@@ -161,13 +161,13 @@ def _nearest(a: Expr, f: Format) -> Expr:
 def _power(code: Expr) -> Expr:
     """Of f8e8m0, the exponent of an f32 alone: 2^(code - 127), and NaN."""
     half = where(eq(code, 0) | eq(code, 255), bits(0x400000), bits(0))
-    return call("float32", merged(call("shl", code, 23), half))
+    return call("float32", bit_or(call("shl", code, 23), half))
 
 
 def _to_power(nearest: bool, language: Language) -> Expr:
     """The power of two of f8e8m0 from abs(x) on, or the one that half of the way, of subnormals more, leads to."""
     a = magnitude(X)
-    rest, code = masked(a, 0x7FFFFF), call("shr", a, 23)
+    rest, code = bit_and(a, 0x7FFFFF), call("shr", a, 23)
     least = where(eq(code, 0), bits(0x400001), bits(0x400000)) if nearest else bits(1)
     return _power(min_of(code + where(rest >= least, bits(1), bits(0)), 255))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from .dtype import F32, I32, U32, U64
 from .expr import Expr, Scalar, acc, const
 from .functions import call, cast, eq, ne
-from .terms import absolute, masked, merged, over, where
+from .terms import absolute, bit_and, bit_or, over, where
 
 X, Y, F = acc("x", U64), acc("y", U64), acc("x", F32)  # arguments of formulas
 ZERO, ONE = const(0, U64), const(1, U64)
@@ -29,7 +29,7 @@ def high(x: Expr) -> Expr:
 def pair(high: Scalar, low: Scalar) -> Expr:
     """The number of two words."""
     words = [cast(w if isinstance(w, Expr) else const(w, U32), U64) for w in (high, low)]
-    return merged(call("shl", words[0], 32), words[1])
+    return bit_or(call("shl", words[0], 32), words[1])
 
 
 def high_of(e: Expr) -> Expr | None:
@@ -84,9 +84,9 @@ def _sum(x: Expr, y: Expr) -> Expr:
 def _product(x: Expr, y: Expr) -> Expr:
     """The low words' product of 64 bits by their halves; of the others only the low words count."""
     a, b = low(x), low(y)
-    a0, a1, b0, b1 = masked(a, 0xFFFF), call("shr", a, 16), masked(b, 0xFFFF), call("shr", b, 16)
+    a0, a1, b0, b1 = bit_and(a, 0xFFFF), call("shr", a, 16), bit_and(b, 0xFFFF), call("shr", b, 16)
     middle = a1 * b0 + call("shr", a0 * b0, 16)
-    rest = a0 * b1 + masked(middle, 0xFFFF)
+    rest = a0 * b1 + bit_and(middle, 0xFFFF)
     above = a1 * b1 + call("shr", middle, 16) + call("shr", rest, 16)
     return pair(above + a * high(y) + high(x) * b, a * b)
 
@@ -94,15 +94,15 @@ def _product(x: Expr, y: Expr) -> Expr:
 def _shift(x: Expr, y: Expr, how: str, signed: bool = False) -> Expr:
     """By 64 and more, or less than 0, only the sign is left."""
     top = cast(high(x), I32) if signed else high(x)
-    by = masked(low(y), 31)
+    by = bit_and(low(y), 31)
     rest = call("bitxor", by, 31)  # one less than what the other word moves by
     if how == "shl":
         near, other, far = call("shl", low(x), by), call("shr", call("shr", low(x), 1), rest), const(0, U32)
-        within, beyond = pair(merged(call("shl", high(x), by), other), near), pair(near, far)
+        within, beyond = pair(bit_or(call("shl", high(x), by), other), near), pair(near, far)
     else:
         near, other = cast(call("shr", top, cast(by, top.dtype)), U32), call("shl", call("shl", high(x), 1), rest)
         far = cast(call("shr", top, 31), U32) if signed else const(0, U32)
-        within, beyond = pair(near, merged(call("shr", low(x), by), other)), pair(far, near)
+        within, beyond = pair(near, bit_or(call("shr", low(x), by), other)), pair(far, near)
     outside = ne(high(y), 0) | (low(y) > 63)
     return where(outside, pair(far, far), where(low(y) < 32, within, beyond))
 
@@ -126,7 +126,7 @@ def _of_signed(x: Expr, y: Expr) -> dict[str, Expr]:
 def _power(x: Expr, y: Expr, whole: Expr, negative: Expr) -> Expr:
     """x^y from what it is for y >= 0; of negative powers only those of 1 and -1 are whole numbers."""
     none, one, minus = (const(n, x.dtype) for n in (0, 1, MOST if x.dtype is U64 else -1))
-    turned = where(eq(masked(y, one), none), one, minus)
+    turned = where(eq(bit_and(y, one), none), one, minus)
     inverse = where(eq(x, minus), turned, none)
     return where(negative, where(eq(x, one), one, inverse), whole)
 
@@ -137,9 +137,9 @@ def _as_float(x: Expr) -> Expr:
     They are the highest 48 bits, the last of which is set where a lower one was.
     """
     large = high(x) >= 1 << 16
-    some = cast(_word(ne(masked(low(x), 0xFFFF), 0)), U64)
-    kept = where(large, merged(call("shr", x, 16), some), x)
-    upper, lower = low(call("shr", kept, 24)), masked(low(kept), 0xFFFFFF)
+    some = cast(_word(ne(bit_and(low(x), 0xFFFF), 0)), U64)
+    kept = where(large, bit_or(call("shr", x, 16), some), x)
+    upper, lower = low(call("shr", kept, 24)), bit_and(low(kept), 0xFFFFFF)
     return (cast(upper, F32) * 2.0**24 + cast(lower, F32)) * where(large, const(2.0**16, F32), const(1.0, F32))
 
 

@@ -46,12 +46,12 @@ def absolute(x: Expr) -> Expr:
     return call("abs", x)
 
 
-def masked(a: Expr, b: Scalar) -> Expr:
+def bit_and(a: Expr, b: Scalar) -> Expr:
     """The bits that both have."""
     return call("bitand", a, b)
 
 
-def merged(a: Expr, b: Scalar) -> Expr:
+def bit_or(a: Expr, b: Scalar) -> Expr:
     """The bits that either has."""
     return call("bitor", a, b)
 
@@ -64,18 +64,18 @@ def bits(number: int) -> Expr:
 def with_sign(x: Expr, sign: Expr) -> Expr:
     """x, which is not negative, with the sign of another."""
     if x.dtype is F64:
-        return call("float64", merged(call("raw64", x), masked(call("raw64", sign), 1 << 63)))
-    return call("float32", merged(call("raw32", x), masked(call("raw32", sign), 1 << 31)))
+        return call("float64", bit_or(call("raw64", x), bit_and(call("raw64", sign), 1 << 63)))
+    return call("float32", bit_or(call("raw32", x), bit_and(call("raw32", sign), 1 << 31)))
 
 
-def flipped(x: Expr, signs: Expr) -> Expr:
+def flip_sign(x: Expr, signs: Expr) -> Expr:
     """x with another sign where the first of some bits is set."""
     return call("float32", call("bitxor", call("raw32", x), signs))
 
 
 def magnitude(x: Expr) -> Expr:
     """The bits of a float but for its sign."""
-    return masked(call("raw32", x), 0x7FFFFFFF)
+    return bit_and(call("raw32", x), 0x7FFFFFFF)
 
 
 def polynomial(x: Expr, *factors: float) -> Expr:
@@ -89,6 +89,16 @@ def polynomial(x: Expr, *factors: float) -> Expr:
 
 
 __all__ = [
-    "EXACT", "Language", "absolute", "bits", "flipped", "magnitude", "masked", "merged", "over",
-    "polynomial", "where", "with_sign",
+    "EXACT",
+    "Language",
+    "absolute",
+    "bit_and",
+    "bit_or",
+    "bits",
+    "flip_sign",
+    "magnitude",
+    "over",
+    "polynomial",
+    "where",
+    "with_sign",
 ]  # fmt: skip

@@ -69,23 +69,23 @@ def read_updates(group: Group, storage: Mapping[Value, Storage]) -> Updates:
     """The updates of a scatter and what they do."""
     node, op = scatter_of(group)
     data, _, updates = node.operands
-    chosen = op.chosen(node)
+    indexed = op.indexed_axes(node)
     order = node.output.layout or range(node.output.type.rank)
     step, extents = op.extents(node)
     step = axis("u", step)
-    fixed = {d: axis(f"i{d}", extents[d]) for d in order if d not in chosen and as_int(extents[d]) != 1}
-    spots = {d: axis(f"at{d}", data.shape[d]) for d in chosen}
+    fixed = {d: axis(f"i{d}", extents[d]) for d in order if d not in indexed and as_int(extents[d]) != 1}
+    spots = {d: axis(f"at{d}", data.shape[d]) for d in indexed}
     beside: Index = tuple(fixed.get(d, const(0)) for d in range(data.type.rank))
     buffers = Buffers(storage)
 
     def read(k: int, index: Index) -> Scalar:
         return Scalar(read_through(group, node.operands[k], index))
 
-    indices, where = op.reads(node, step if as_int(step.args[0]) != 1 else const(0), beside, read)
+    indices, where = op.locate(node, step if as_int(step.args[0]) != 1 else const(0), beside, read)
     found = [buffers.resolve(e) for e in indices]
     update = buffers.resolve(read_through(group, updates, where))
     to = buffers.store(node.output, tuple(spots.get(d, i) for d, i in enumerate(beside)), update)
-    value = op.combined(Scalar(temporary(to.buffer, to.offset, update.dtype)), Scalar(update)).expr
+    value = op.combine(Scalar(temporary(to.buffer, to.offset, update.dtype)), Scalar(update)).expr
     axes, (offset, value, *found) = join_axes(list(fixed.values()), [to.offset, value, *found])
     return Updates(
         axes=tuple(axes[:-1]),

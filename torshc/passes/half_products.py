@@ -19,9 +19,9 @@ from .manager import graph_pass
 from .walk import Site, walk
 
 Array = np.ndarray[Any, Any]
-# Operands that are multiplied; bias and mask follow.
-DATA = {"gemm": 2, "conv": 2, "conv_transpose": 2, "conv_weights": 2, "attention": 3}
-QUERIES = 8  # at most that wait for keys and values, which a cast would read and write once more
+# How many operands are multiplied, by family; bias and mask follow them.
+FACTORS = {"gemm": 2, "conv": 2, "conv_transpose": 2, "conv_weights": 2, "attention": 3}
+QUERIES = 8  # attention of so few is bound by reading keys and values, which a cast would read and write once more
 _WIDEN = ("pointwise", "reduce", "nest", "view")  # families of nodes that read as floats what is stored as halves
 SHALLOW = 8  # sums below this are too short for matrix units: outer products such as positions times frequencies
 
@@ -51,35 +51,36 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
     """
     if options.precision not in HALVES:
         return False
-    changed = walk(graph, _open, "half_products")
+    changed = walk(graph, _replace_composite, "half_products")
     rewriter = Rewriter(graph, "half_products")
-    waiting = {n for n in graph.nodes if Feature.HALF_PRODUCTS not in features and _waits(n)}
-    halves = _Halves(graph, DTYPES[options.precision], rewriter, waiting)
+    exempt = {n for n in graph.nodes if Feature.HALF_PRODUCTS not in features and _is_bound_by_memory(n)}
+    halves = _Halves(graph, DTYPES[options.precision], rewriter, exempt)
     rounded = set[Value]()
     if options.train is not None and Feature.HALF_PRODUCTS in features:
-        rounded = _activations_of_step(graph)
+        rounded = _find_activations(graph)
     elif options.precision == BF16.name and Feature.BF16_CONVOLUTIONS in features:
-        rounded = _images(graph)
+        rounded = _find_images(graph)
     for node in rewriter:
-        if _takes_halves(node) and node not in waiting:
-            count = DATA[node.op.family]
-            operands = (*(halves.of(v) for v in node.operands[:count]), *node.inputs[count:])
-            rewire(node, operands, dataclasses.replace(node.op, out=F32.name))  # type: ignore[call-arg]  # each of DATA
+        if _takes_halves(node) and node not in exempt:
+            count = FACTORS[node.op.family]
+            operands = (*(halves.cast(v) for v in node.operands[:count]), *node.inputs[count:])
+            rewire(node, operands, dataclasses.replace(node.op, out=F32.name))  # type: ignore[call-arg]  # each of FACTORS
             changed = True
         elif isinstance(node.op, PoolPlace) and node.operands[0] not in rounded:
             pass  # it looks for a maximum, which is not rounded either
         elif node.op.family in _WIDEN and not rounded.isdisjoint(node.operands):
             # A cast for each reader, which computes it: stored, it would be as large as before.
-            rewire(node, tuple(halves.widened(v) if v in rounded else v for v in node.inputs))
+            rewire(node, tuple(halves.round(v) if v in rounded else v for v in node.inputs))
         rewriter.keep(node)
     rewriter.finish()
     return changed
 
 
-def _images(graph: Graph) -> set[Value]:
-    """What convolutions read, and all but the last of several of their results that one node reads; no outputs.
+def _find_images(graph: Graph) -> set[Value]:
+    """Values that are stored rounded where convolutions read bf16; outputs of the graph are not.
 
-    The last of them can be in one kernel with that node.
+    These are what convolutions read, and of several results of convolutions that one node reads all but the last,
+    which can share its kernel.
     """
     made = {n.output: k for k, n in enumerate(graph.nodes) if n.op.family == "conv" and _takes_halves(n)}
     found = {v.producer.operands[0] for v in made if v.producer is not None}
@@ -89,17 +90,18 @@ def _images(graph: Graph) -> set[Value]:
     return found.difference(graph.outputs)
 
 
-def _activations_of_step(graph: Graph) -> set[Value]:
-    """What convolutions of a training step read, and what their kernels and those of pools read and store; no outputs.
+def _find_activations(graph: Graph) -> set[Value]:
+    """Activations of a training step that are stored rounded; outputs of the graph are not.
 
-    A kernel stores the last of the results that are computed place by place of one another, each for the next alone. It
-    has one convolution: of several that such a result is computed of, the kernel of the last.
+    These are what convolutions read, and what kernels of convolutions and pools read and store. Such a kernel goes on
+    through elementwise nodes, each of which alone reads the one before, and stores the result of the last. It has one
+    convolution: where several lead to a result, the last.
     """
     users, found, taken = graph.users(), set[Value](), set[Value]()
     for node in reversed(graph.nodes):
         convolves = node.op.family in ("conv", "conv_transpose", "conv_weights") and _takes_halves(node)
         if convolves:
-            found.update(node.operands[: DATA[node.op.family]])
+            found.update(node.operands[: FACTORS[node.op.family]])
         if isinstance(node.op, Pool):
             found.add(node.operands[0])
         elif not convolves or node.op.family == "conv_weights":
@@ -116,8 +118,8 @@ def _activations_of_step(graph: Graph) -> set[Value]:
     return large.difference(sums, graph.outputs)
 
 
-def _open(site: Site) -> Patch | None:
-    """A composite (only -O0 leaves any) that holds a product gives way to its parts."""
+def _replace_composite(site: Site) -> Patch | None:
+    """A composite operator with a product in it becomes its parts; only -O0 leaves any."""
     if site.node.op.family != "composite":
         return None
     outputs = site.node.op.decompose(site.builder, site.node.inputs)
@@ -127,14 +129,14 @@ def _open(site: Site) -> Patch | None:
 
 
 def _takes_halves(node: Node) -> bool:
-    count = DATA.get(node.op.family)
+    count = FACTORS.get(node.op.family)
     if count is None or any(v.dtype is not F32 for v in node.operands[:count]):
         return False
     depth = as_int(node.operands[0].shape[-1]) if node.op.family == "gemm" else None
     return depth is None or depth >= SHALLOW
 
 
-def _waits(node: Node) -> bool:
+def _is_bound_by_memory(node: Node) -> bool:
     """Whether an attention has so few queries that memory bounds it, as in a decoder's step."""
     queries = as_int(node.operands[0].shape[-2]) if node.op.family == "attention" else None
     return queries is not None and queries <= QUERIES
@@ -146,23 +148,23 @@ class _Halves:
     Args:
         dtype: f16 or bf16.
         rewriter: the walk in which they are built.
-        waiting: nodes that stay as they are.
+        exempt: heavy nodes that stay in f32.
     """
 
-    def __init__(self, graph: Graph, dtype: DType, rewriter: Rewriter, waiting: Container[Node]) -> None:
+    def __init__(self, graph: Graph, dtype: DType, rewriter: Rewriter, exempt: Container[Node]) -> None:
         self.graph, self.dtype, self.rewriter = graph, dtype, rewriter
-        self.whole = _wanted_whole(graph, waiting)
+        self.f32_values = _find_f32_values(graph, exempt)
         self.made: dict[Value, Value] = {}
 
-    def of(self, value: Value) -> Value:
+    def cast(self, value: Value) -> Value:
         """The value as halves."""
         if value not in self.made:
             self.made.update(self._make(value))
         return self.made[value]
 
-    def widened(self, value: Value) -> Value:
+    def round(self, value: Value) -> Value:
         """The value rounded to a half, as f32 again."""
-        return self._builder("").one(Cast(to=F32), self.of(value))
+        return self._builder("").one(Cast(to=F32), self.cast(value))
 
     def _make(self, value: Value) -> dict[Value, Value]:
         node = value.producer
@@ -173,7 +175,7 @@ class _Halves:
         if isinstance(node.op, Cast) and node.operands[0].dtype is self.dtype:
             return {value: node.operands[0]}
         if self._moves_before(node, value):
-            operands = [self.of(v) for v in node.operands]
+            operands = [self.cast(v) for v in node.operands]
             return dict(zip(node.outputs, self._builder(node.name).add(node.op, operands), strict=True))
         return {value: self._builder(node.name).one(Cast(to=self.dtype), value)}
 
@@ -188,19 +190,19 @@ class _Halves:
         if isinstance(node.op, Reshape | Transpose | Expand | Separator):
             return True
         if isinstance(node.op, Concat):
-            return value not in self.whole
-        return _chooses(node) and node.operands[0] not in self.whole
+            return value not in self.f32_values
+        return _chooses(node) and node.operands[0] not in self.f32_values
 
 
-def _wanted_whole(graph: Graph, waiting: Container[Node]) -> set[Value]:
+def _find_f32_values(graph: Graph, exempt: Container[Node]) -> set[Value]:
     """Values that are read as f32 by something else than heavy operators and what comes before those."""
-    whole = set(graph.outputs)
+    found = set(graph.outputs)
     for node in reversed(graph.nodes):
-        if _takes_halves(node) and node not in waiting:
-            whole.update(v for v in node.inputs[DATA[node.op.family] :] if v is not None)
-        elif not _chooses(node) or not whole.isdisjoint(node.outputs):
-            whole.update(node.operands)
-    return whole
+        if _takes_halves(node) and node not in exempt:
+            found.update(v for v in node.inputs[FACTORS[node.op.family] :] if v is not None)
+        elif not _chooses(node) or not found.isdisjoint(node.outputs):
+            found.update(node.operands)
+    return found
 
 
 def _chooses(node: Node) -> bool:

@@ -17,13 +17,20 @@ from ..ops.tensor.view import Concat, Reshape
 from .manager import graph_pass
 
 # The shared memory of CUDA's kernel is enough for these (STAGED of targets/gpu/cuda/attention_cache.py).
-QUERIES = 8  # that share a key, at most
-PACK, WIDEST = 8, 256  # what the width of a head is a multiple of, and at most
+QUERIES = 8  # at most that share a key
+PACK, WIDEST = 8, 256  # the width of a head is a multiple of the first, and the second at most
 
 
 @dataclass(frozen=True)
-class _Grown:
-    """What makes a cache longer: the cache, what is new, its place or none for that behind the cache, the result."""
+class _LongerCache:
+    """A cache with a new entry.
+
+    Attributes:
+        past: the cache, an input of the model.
+        new: the entry.
+        at: where it goes; none is behind the cache.
+        whole: the cache with it.
+    """
 
     past: Value
     new: Value
@@ -54,19 +61,19 @@ def join_cache(graph: Graph, options: CompileOptions, *, features: Features) -> 
         return False
     rewriter, users, changed = Rewriter(graph, "join_cache"), graph.users(), False
     for node in rewriter:
-        grown = _match_caches(graph, node)
-        if grown is None:
+        caches = _match_caches(graph, node)
+        if caches is None:
             rewriter.keep(node)
             continue
         changed = True
-        results = _join_nodes(rewriter.builder(node.name), node, grown, users)
-        for old, new in zip((node.output, *(g.whole for g in grown)), results, strict=True):
+        results = _join_nodes(rewriter.builder(node.name), node, caches, users)
+        for old, new in zip((node.output, *(c.whole for c in caches)), results, strict=True):
             rewriter.replace(old, new)
     rewriter.finish()
     return changed
 
 
-def _match_caches(graph: Graph, node: Node) -> tuple[_Grown, _Grown] | None:
+def _match_caches(graph: Graph, node: Node) -> tuple[_LongerCache, _LongerCache] | None:
     """The caches of keys and of values of an attention that the operator can take in."""
     op = node.op
     if not isinstance(op, Attention) or op.causal or op.safe or op.out:
@@ -74,8 +81,8 @@ def _match_caches(graph: Graph, node: Node) -> tuple[_Grown, _Grown] | None:
     q, k, v, *masks = node.operands
     if q.dtype not in (F16, BF16) or (masks and (masks[0].const is None or masks[0].const.any())):
         return None
-    keys, values = (_cache(graph, x) for x in (k, v))
-    if keys is None or values is None or not _same(keys.at, values.at) or keys.whole.shape != values.whole.shape:
+    keys, values = (_match_cache(graph, x) for x in (k, v))
+    if keys is None or values is None or not _are_equal(keys.at, values.at) or keys.whole.shape != values.whole.shape:
         return None
     if keys.past.shape != values.past.shape or keys.new.shape != values.new.shape:
         return None
@@ -95,8 +102,8 @@ def _match_caches(graph: Graph, node: Node) -> tuple[_Grown, _Grown] | None:
     return keys, values
 
 
-def _cache(graph: Graph, x: Value) -> _Grown | None:
-    """What made keys or values, when it is a cache of the model's inputs with an entry more."""
+def _match_cache(graph: Graph, x: Value) -> _LongerCache | None:
+    """The cache that keys or values come from: an input of the model with one entry more; None where they do not."""
     while x.producer is not None and isinstance(x.producer.op, Reshape):
         inner = x.producer.operands[0]
         if tuple(d for d in inner.shape if as_int(d) != 1) != tuple(d for d in x.shape if as_int(d) != 1):
@@ -113,21 +120,21 @@ def _cache(graph: Graph, x: Value) -> _Grown | None:
         return None
     if past not in graph.inputs or as_int(new.shape[2]) != 1 or past.dtype is not new.dtype:
         return None
-    return _Grown(past, new, at, x)
+    return _LongerCache(past, new, at, x)
 
 
 def _join_nodes(
-    b: Builder, node: Node, grown: tuple[_Grown, _Grown], users: Mapping[Value, Sequence[Node]]
+    b: Builder, node: Node, caches: tuple[_LongerCache, _LongerCache], users: Mapping[Value, Sequence[Node]]
 ) -> list[Value]:
     """The result of the attention, and both caches."""
-    keys, values = grown
+    keys, values = caches
     assert isinstance(node.op, Attention)
     q, new, angles, interleaved = node.operands[0], keys.new, list[Value](), 0
-    turn, other = _turn(new), _turn(q)
-    if turn and other and len(users[new]) == 1 and _alike(turn, other):
-        q, (new, *angles) = other.operands[0], turn.operands
-        assert isinstance(turn.op, Rotated)
-        interleaved = turn.op.interleaved
+    of_key, of_query = _find_rotation(new), _find_rotation(q)
+    if of_key and of_query and len(users[new]) == 1 and _rotate_alike(of_key, of_query):
+        q, (new, *angles) = of_query.operands[0], of_key.operands
+        assert isinstance(of_key.op, Rotated)
+        interleaved = of_key.op.interleaved
     batch, groups, _, width = keys.past.shape
     queries = b.one(Reshape((batch, groups, node.operands[0].shape[2], width)), q)
     op = CachedAttention(node.op.scale, interleaved, keys.whole.shape[2])
@@ -135,21 +142,22 @@ def _join_nodes(
     return [b.one(Reshape(node.output.shape), y), *present]
 
 
-def _turn(x: Value) -> Node | None:
-    """The node that turned heads of one position, which are then perhaps grouped."""
+def _find_rotation(x: Value) -> Node | None:
+    """The node that applied rotary positions to heads of one position, which views may have grouped since."""
     node = x.producer
     while node is not None and isinstance(node.op, Reshape):
         node = node.operands[0].producer
-    turned = node is not None and isinstance(node.op, Rotated) and as_int(node.output.shape[2]) == 1
-    return node if turned and node is not None and node.output.shape[-1] is x.shape[-1] else None
+    rotates = node is not None and isinstance(node.op, Rotated) and as_int(node.output.shape[2]) == 1
+    return node if rotates and node is not None and node.output.shape[-1] is x.shape[-1] else None
 
 
-def _alike(a: Node, b: Node) -> bool:
-    """Whether two nodes turn by the same angles."""
-    return a.op == b.op and all(_same(x, y) for x, y in zip(a.operands[1:], b.operands[1:], strict=True))
+def _rotate_alike(a: Node, b: Node) -> bool:
+    """Whether two nodes apply the same rotary positions."""
+    return a.op == b.op and all(_are_equal(x, y) for x, y in zip(a.operands[1:], b.operands[1:], strict=True))
 
 
-def _same(a: Value | None, b: Value | None) -> bool:
+def _are_equal(a: Value | None, b: Value | None) -> bool:
+    """Whether two operands are one value, or constants of the same elements."""
     if a is b or a is None or b is None or a.const is None or b.const is None:
         return a is b
     return a.type == b.type and a.const.tobytes() == b.const.tobytes()

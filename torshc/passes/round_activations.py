@@ -8,7 +8,7 @@ from ..expr import F32
 from ..graph import Graph, Rewriter, Value, rewire
 from ..ops.math.bits import RoundToTf32
 from ..ops.nn.pool import PoolPlace
-from .half_products import DATA
+from .half_products import FACTORS
 from .manager import graph_pass
 
 _CONVOLUTIONS = ("conv", "conv_transpose", "conv_weights")
@@ -18,8 +18,9 @@ _CONVOLUTIONS = ("conv", "conv_transpose", "conv_weights")
 def round_activations(graph: Graph, options: CompileOptions, *, features: Features = frozenset()) -> bool:
     """Store activations that convolutions read as tf32, in steps of `--precision tf32` on targets with that feature.
 
-    So tensor cores read them as they lie, where kernels else round each as often as it is read. All that reads one
-    reads it rounded, residuals say, so that it is stored once; but what looks for a maximum looks for it as it was.
+    Tensor cores then read activations as they are stored; else kernels round each whenever they read it. All readers of
+    an activation, residual sums too, read it rounded, so that it is stored once; only the search for a maximum
+    (PoolPlace) reads it as it was computed.
     Weights are rounded where they are copied for a kernel. Error class: 2^-11 of each activation's elements.
 
     Before::
@@ -48,9 +49,9 @@ def round_activations(graph: Graph, options: CompileOptions, *, features: Featur
             if v in activations and v not in made:
                 made[v] = rewriter.builder(node.name).one(RoundToTf32(), v)
         if not made.keys().isdisjoint(node.operands):
-            whole = node.inputs[1:] if isinstance(node.op, PoolPlace) else ()
-            rounded = (v if v is None else made.get(v, v) for v in node.inputs[: len(node.inputs) - len(whole)])
-            rewire(node, (*rounded, *whole))
+            count = 1 if isinstance(node.op, PoolPlace) else len(node.inputs)
+            rounded = (v if v is None else made.get(v, v) for v in node.inputs[:count])
+            rewire(node, (*rounded, *node.inputs[count:]))
         rewriter.keep(node)
     rewriter.finish()
     return bool(made)
@@ -58,7 +59,7 @@ def round_activations(graph: Graph, options: CompileOptions, *, features: Featur
 
 def _activations_of(family: str) -> int:
     """How many of the operands are activations; the second of a convolution are weights."""
-    return DATA[family] if family == "conv_weights" else 1
+    return FACTORS[family] if family == "conv_weights" else 1
 
 
 def _is_rounded(v: Value) -> bool:

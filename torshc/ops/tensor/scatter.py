@@ -89,38 +89,51 @@ class Scattering(Op):
             raise Unsupported(f"{self.name} of booleans with reduction {self.reduction}")
         return data, indices, updates
 
-    def pull(self, hit: Expr, number: Expr, update: Scalar) -> Scalar:
-        """What an update contributes: its number when the last one is looked for, else its value."""
+    def contribute(self, hit: Expr, number: Expr, update: Scalar) -> Scalar:
+        """What an update adds to the reduction of an element: its number where the last update counts, else its value.
+
+        Args:
+            hit: whether the update is for this element; one that is not contributes nothing.
+        """
         if self.reduction == "none":
             return where(hit, element(number), -1)
         return where(hit, update, identity(_COMBINE[self.reduction], update.dtype))
 
-    def chosen(self, node: Node) -> tuple[int, ...]:
-        """Dimensions of the result that the indices choose."""
+    def indexed_axes(self, node: Node) -> tuple[int, ...]:
+        """The axes of the result along which the indices say where an update goes."""
         raise NotImplementedError
 
     def extents(self, node: Node) -> tuple[Expr, Sequence[Expr]]:
-        """Number of updates one after the other, and of updates side by side along each dimension of the result."""
-        raise NotImplementedError
+        """The loops over updates: how many may meet in one element, and how many there are along each axis.
 
-    def reads(self, node: Node, step: Expr, beside: Index, read: Read) -> tuple[list[Expr], Index]:
-        """Of an update the indices of its chosen dimensions, and where it stands in the updates.
-
-        Args:
-            step: which one it is along the axis of those one after the other.
-            beside: index into the result, as far as it is not chosen.
+        The second numbers count along axes that are not indexed.
         """
         raise NotImplementedError
 
-    def combined(self, old: Scalar, update: Scalar) -> Scalar:
-        """The element that an update makes of the one there."""
+    def locate(self, node: Node, step: Expr, beside: Index, read: Read) -> tuple[list[Expr], Index]:
+        """The indices of an update along the indexed axes, and its index into the updates.
+
+        Args:
+            step: its number among those that may meet in one element.
+            beside: index into the result along the other axes.
+        """
+        raise NotImplementedError
+
+    def combine(self, old: Scalar, update: Scalar) -> Scalar:
+        """The element after an update."""
         return update if self.reduction == "none" else function_named(_COMBINE[self.reduction])(old, update)
 
     def flops(self, node: Node) -> Expr:
         return const(0) if self.reduction == "none" else node.operands[2].type.size
 
-    def settle(self, total: Scalar, old: Scalar, last: Scalar) -> Scalar:
-        """The element from what was pulled, the data there, and the update of that number."""
+    def finish(self, total: Scalar, old: Scalar, last: Scalar) -> Scalar:
+        """The element of the result.
+
+        Args:
+            total: the reduction of what all updates contribute.
+            old: the element of the data.
+            last: the update whose number is ``total``, where the last one counts.
+        """
         if self.reduction == "none":
             return where(total >= 0, last, old)
         return function_named(_COMBINE[self.reduction])(old, total)
@@ -148,15 +161,15 @@ class ScatterElements(Scattering):
                 require(constraints, i <= d, what)
         return [data.type]
 
-    def chosen(self, node: Node) -> tuple[int, ...]:
+    def indexed_axes(self, node: Node) -> tuple[int, ...]:
         return (axis_of(self.axis, node.output.type.rank),)
 
     def extents(self, node: Node) -> tuple[Expr, Sequence[Expr]]:
         shape = node.operands[1].shape
         return shape[self.axis], shape
 
-    def reads(self, node: Node, step: Expr, beside: Index, read: Read) -> tuple[list[Expr], Index]:
-        (axis,) = self.chosen(node)
+    def locate(self, node: Node, step: Expr, beside: Index, read: Read) -> tuple[list[Expr], Index]:
+        (axis,) = self.indexed_axes(node)
         place = (*beside[:axis], step, *beside[axis + 1 :])
         return [read(1, place).index()], place
 
@@ -172,14 +185,14 @@ class ScatterElements(Scattering):
                     there[k] = clamped(at[k], i)
             place = _place(read(1, tuple(there)).index(), data[axis])
             hit = covered & eq(place, at[axis])
-            return self.pull(hit, inner[0], read(2, tuple(there)))
+            return self.contribute(hit, inner[0], read(2, tuple(there)))
 
         def finish(total: Scalar, at: Index, read: Read) -> Scalar:
             last = total
             if self.reduction == "none":
                 there = (*at[:axis], total.index(), *at[axis + 1 :])
                 last = read(2, tuple(clamped(i, d) for i, d in zip(there, indices, strict=True)))
-            return self.settle(total, read(0, at), last)
+            return self.finish(total, read(0, at), last)
 
         return LoopNest(body, (indices[axis],), _COMBINE[self.reduction], finish)
 
@@ -225,15 +238,15 @@ class ScatterND(Scattering):
             same_dim(a, u, constraints, f"ScatterND into {data.type!r} with updates {updates.type!r}")
         return [data.type]
 
-    def chosen(self, node: Node) -> tuple[int, ...]:
+    def indexed_axes(self, node: Node) -> tuple[int, ...]:
         return tuple(range(as_int(node.operands[1].shape[1]) or 0))
 
     def extents(self, node: Node) -> tuple[Expr, Sequence[Expr]]:
         return node.operands[1].shape[0], node.output.shape
 
-    def reads(self, node: Node, step: Expr, beside: Index, read: Read) -> tuple[list[Expr], Index]:
-        chosen = self.chosen(node)
-        return [read(1, (step, const(k))).index() for k in chosen], (step, *beside[len(chosen) :])
+    def locate(self, node: Node, step: Expr, beside: Index, read: Read) -> tuple[list[Expr], Index]:
+        axes = self.indexed_axes(node)
+        return [read(1, (step, const(k))).index() for k in axes], (step, *beside[len(axes) :])
 
     def nest(self, node: Node, output: int) -> LoopNest:
         data, indices = node.operands[0].shape, node.operands[1].shape
@@ -244,11 +257,11 @@ class ScatterND(Scattering):
             for k in range(depth):
                 place = _place(read(1, (inner[0], const(k))).index(), data[k])
                 hit = hit & eq(place, at[k])
-            return self.pull(hit, inner[0], read(2, (inner[0], *at[depth:])))
+            return self.contribute(hit, inner[0], read(2, (inner[0], *at[depth:])))
 
         def finish(total: Scalar, at: Index, read: Read) -> Scalar:
             last = read(2, (clamped(total.index(), indices[0]), *at[depth:])) if self.reduction == "none" else total
-            return self.settle(total, read(0, at), last)
+            return self.finish(total, read(0, at), last)
 
         return LoopNest(body, (indices[0],), _COMBINE[self.reduction], finish)
 
