@@ -40,7 +40,7 @@ bare := cat cp cut dirname echo env ln make mkdir mktemp mv rm sed sh sha256sum 
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized shape-fuzz graph-fuzz contrib-fuzz mutants mutate fuzz coverage trust operators bench bench-operators bench-decoder bench-ranks bench-functions bench-profile bench-resize bench-training learning kills contexts card sample-c dist venv venv-bare clean distclean
+.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized shape-fuzz graph-fuzz contrib-fuzz mutants mutate fuzz coverage trust operators bench bench-operators bench-decoder bench-ranks bench-functions bench-profile bench-resize bench-training cluster learning kills contexts card sample-c dist venv venv-bare clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -151,6 +151,9 @@ bench-decoder: $(call stamp,test) ## a decoder's step of 1 B parameters beside t
 
 bench-profile: $(call stamp,test) ## what a profile gains a server of sentences; ARGS='MODEL --target cuda --arch sm_90a --threads 1 --batch 1 --folder DIR'
 	$(py) -m tests.speed.serving $(ARGS)
+
+cluster: $(call stamp,test) ## MODEL=...: compiled by Dask's workers and by caches of compilers, with equal bytes, and tuned; some minutes
+	$(py) -m tests.bundle.cluster_run $(MODEL) $(ARGS)
 
 bench-ranks: $(call stamp,test) ## layers of a Llama, whole and on 1, 2, 4 and 8 ranks, beside the cost model; ARGS='--ranks 2 --width 2048 --target cuda --nccl /FOLDER/libnccl.so.2'
 	$(py) -m tests.speed.ranks $(ARGS)

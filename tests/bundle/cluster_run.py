@@ -32,13 +32,16 @@ from torshc.targets.cc import find_compiler
 
 distributed: Any = dask_distributed  # without types
 TORSHC = [sys.executable, "-m", "torshc"]
+ENOUGH = 3  # records of kernels after which Ctrl-C ends the tuning
 WORKER = ["--nthreads", "1", "--no-dashboard", "--no-nanny", "--resources", "processor=1"]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
-    parser.add_argument("--tune", type=int, default=120, help="seconds after which Ctrl-C ends the tuning")
+    parser.add_argument(
+        "--tune", type=int, default=300, help="seconds after which Ctrl-C ends the tuning at the latest"
+    )
     args = parser.parse_args()
     signal.signal(
         signal.SIGINT, signal.default_int_handler
@@ -138,13 +141,19 @@ def tuned(model: Path, folder: Path, address: str, workers: Sequence[subprocess.
         if not killed and records.exists():
             workers[1].kill()
             killed = True
+        if killed and recorded(records) >= ENOUGH:
+            break
         time.sleep(0.2)
     job.send_signal(signal.SIGINT)
-    text = job.communicate(timeout=120)[0]
-    kept = sum("  # " in line for line in records.read_text().splitlines()) if records.exists() else 0
-    print(f"        {kept} records after {seconds} s and Ctrl-C, exit {job.returncode}: {text.strip()[-300:]}")
+    text, kept = job.communicate(timeout=120)[0], recorded(records)
+    print(f"        {kept} records at Ctrl-C, exit {job.returncode}: {text.strip()[-300:]}")
     compile_model(model, folder / "tuned", "--tuning-records", str(records))
     return said("tuned, a worker killed; Ctrl-C keeps what was measured", killed and kept > 0 and job.returncode == 130)
+
+
+def recorded(records: Path) -> int:
+    """How many kernels have a record."""
+    return sum("  # " in line for line in records.read_text().splitlines()) if records.exists() else 0
 
 
 # ---- caches of compilers ----

@@ -164,6 +164,25 @@ def test_files_that_were_lost_are_sent_again(client: Any, monkeypatch: pytest.Mo
     assert len(sent) == 2 and sorted(r.data for r in found) == [b"afiles", b"bfiles"]
 
 
+@pytest.mark.parametrize("told", [KeyError("tcp://127.0.0.1:9"), TimeoutError("No valid workers found")], ids=type)
+def test_a_worker_that_goes_before_files_come_ends_nothing(
+    told: Exception, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler says so of one that is lost between two looks."""
+    scatter, asked = client.scatter, []
+
+    def lose(*given: Any, **more: Any) -> Any:
+        asked.append(given)
+        if len(asked) == 1:
+            raise told
+        return scatter(*given, **more)
+
+    monkeypatch.setattr(client, "scatter", lose)
+    monkeypatch.setattr("torshc.bundle.devices._POLL_SECONDS", 0.02)
+    assert sorted(r.data for r in run(devices_of(client), sleep, ["a", "b"])) == [b"afiles", b"bfiles"]
+    assert len(asked) == 2
+
+
 def test_a_scheduler_that_is_gone_is_told() -> None:
     with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
         client = distributed.Client(cluster, set_as_default=False, timeout=1)

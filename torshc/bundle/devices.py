@@ -100,8 +100,10 @@ class Devices:
             while (waiting or running.jobs) and time.monotonic() < end + _GRACE_SECONDS:
                 self.ask()
                 while waiting and len(running.jobs) < len(self.usable) and time.monotonic() < end:
-                    name, attempt = waiting.popleft()
-                    running.start(name, attempt, request(name))
+                    name, attempt = waiting[0]
+                    if not running.start(name, attempt, request(name)):
+                        break
+                    waiting.popleft()
                 if time.monotonic() >= end and not running.jobs:
                     return
                 running.tell(tell)
@@ -124,11 +126,15 @@ class _Running:
         self.sent: Any = None  # the files, as workers know them
         self.told: set[tuple[str, str]] = set()
 
-    def start(self, name: str, attempt: int, request: bytes) -> None:
+    def start(self, name: str, attempt: int, request: bytes) -> bool:
+        """Whether it could: a worker that was there a moment ago may be gone when the files are sent to it."""
         devices, usable = self.devices, self.devices.usable
         with _losing(self.client):
             if self.sent is None or self.sent.cancelled():
-                self.sent = self.client.scatter(self.files, workers=usable, broadcast=True, hash=False)
+                try:
+                    self.sent = self.client.scatter(self.files, workers=usable, broadcast=True, hash=False)
+                except (KeyError, TimeoutError):  # how the scheduler tells of one that is gone, and of all
+                    return False
             future = self.client.submit(
                 run_job, self.job, devices.describe, devices.asked, devices.wanted, request, self.sent,
                 key=f"torshc-{name}-{uuid4()}", workers=usable, allow_other_workers=True,
@@ -136,6 +142,7 @@ class _Running:
             )  # fmt: skip
         self.jobs[future] = name, attempt
         future.add_done_callback(self.done.put)
+        return True
 
     def tell(self, tell: Tell) -> None:
         """Say which jobs workers have begun."""
