@@ -142,6 +142,36 @@ def test_small_tensors_share_an_exchange(more: str, tmp_path: Path, monkeypatch:
             assert losses == same and all(np.array_equal(states[name], equal[name]) for name in states)
 
 
+def test_more_exchanges_than_are_under_way_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest is awaited then; states have the bits of one exchange of all."""
+    weights = {f"w{k}": RNG.standard_normal((4, 4)).astype(np.float32) for k in range(20)}
+    chain = [node("MatMul", f"{f'h{k}' if k else 'x'} w{k}", f"m{k}") for k in range(20)]
+    chain += [node("Tanh", f"m{k}", f"h{k + 1}") for k in range(20)]
+    made = model(chain, {"x": ("float32", ("batch", 4))}, ["h20"], weights)
+    source, found = save(made, tmp_path / "m.onnx"), []
+    for size in (1, 1 << 20):
+        monkeypatch.setattr("torshc.training.replicas.BUCKET", size)
+        bundle = sharded(tmp_path, source, "weights: '*'\nloss: cross_entropy\noptimizer: {sgd: {learning_rate: 1}}\n")
+        found.append(train(bundle, 2, X[:1, :, 0, 0, :4]))
+    (one, two), (same, equal) = found
+    for (_, states), (_, other) in ((one, same), (two, equal)):
+        assert all(np.array_equal(states[name], other[name]) for name in weights)
+        assert not np.array_equal(states["w0"], weights["w0"])
+
+
+def test_a_rank_that_does_not_come_is_named(tmp_path: Path) -> None:
+    """By the launch that awaits what was begun before."""
+    bundle = sharded(tmp_path, convolutional(), STEP)
+
+    def run(rank: int, table: Any) -> None:
+        learner = torshc.load(bundle, ranks=ctypes.addressof(table))
+        if rank == 0:
+            with pytest.raises(RunError, match=r"exchanges before it: rank 1 of 2 did not answer within 0.3 s"):
+                learner.step({"x": X[0, :4], "target": TARGET[0, :4]})
+
+    World(2, seconds=0.3).each(run)
+
+
 @pytest.mark.parametrize("optimizer", ["momentum", "adagrad", "lion", "sgd"])
 def test_optimizers_of_shared_states(optimizer: str, tmp_path: Path) -> None:
     """Of sgd what is shared are the sums of gradients between two updates."""
