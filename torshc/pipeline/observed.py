@@ -32,7 +32,8 @@ _LOOKING = 0.05  # of the bytes that a run moves: to look at inputs of more cost
 _RECORDED, _USUAL_RECORDED, _SPARE = 256, 32, 8  # recordings of runs: the most, those of any library, for new sizes
 _LARGEST = 1 << 24  # bytes of a file
 _PLACE = re.compile(r"([0-9]{1,6})(?:\.([0-9]{1,3})|\[[0-9]{1,9}\])\Z")
-_REMEDY = "delete it, or name files that TORSHC_PROFILE made"
+_MADE = "name files that TORSHC_PROFILE made"
+_REMEDY = f"delete it, or {_MADE}"
 
 Place = tuple[int, int]  # number of an input, and of its dimension
 Sizes = tuple[tuple[Place, int], ...]
@@ -72,7 +73,7 @@ def profile_files(names: Iterable[Path]) -> list[Path]:
             raise ConfigError(f"--observed {name}: {error.strerror or error}") from error
         files = [p for p in (name, *beside) if p.is_file()]
         if not files:
-            raise ConfigError(f"--observed {name}: there is no such file, nor one that begins so", _REMEDY)
+            raise ConfigError(f"--observed {name}: there is no such file, nor one that begins so", _MADE)
         found |= dict.fromkeys(files)
     return [*found]
 
