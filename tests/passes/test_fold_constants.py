@@ -21,11 +21,20 @@ def test_fold_constants_leaves_large_broadcasts_alone() -> None:
 
 def test_fold_constants_leaves_results_that_would_be_copies_of_constants() -> None:
     m = Model()
-    one = m.const([[1.0]])
-    inner = m("Add", m.input(256, 256), m("Expand", one, shape=dims(256, 256)))
+    one, row = m.const([[1.0]]), m.const(np.ones((1, 256)))
+    inner = m("Add", m.input(256, 256), m("Expand", row, shape=dims(256, 256)))
     graph = m.done(m("Expand", one, shape=dims(200, 200)), m("Expand", one, shape=dims(8, 8)), inner)
     PASSES["fold_constants"](graph, OPTIONS)
     assert sorted(names(graph)) == ["Add", "Expand"]
+
+
+def test_fold_constants_leaves_one_element_to_the_readers_of_its_broadcast() -> None:
+    m = Model()
+    one = m.const([[1.0]])
+    few, many = (m("Expand", one, shape=dims(n, n)) for n in (64, 200))
+    graph = m.done(m("Add", m.input(64, 64), few), m("Add", m.input(200, 200), many))
+    PASSES["fold_constants"](graph, OPTIONS)
+    assert sorted(names(graph)) == ["Add", "Add", "Expand"]
 
 
 def test_fold_constants_has_a_budget() -> None:

@@ -7,6 +7,7 @@ from ..base.options import CompileOptions
 from ..expr import as_int
 from ..graph import Graph, Node, Patch
 from ..ops.tensor.random import Draw
+from ..ops.tensor.view import Expand
 from .interpret import CannotEvaluate, run_node
 from .manager import graph_pass
 from .walk import Site, walk
@@ -23,7 +24,8 @@ def fold_constants(graph: Graph, options: CompileOptions, *, budget_mib: int = 0
 
     A result above `budget_mib`, where 0 stands for the budget of folding, is left to run time; so is one above
     `growth_mib` that is larger than its operands together, such as a broadcast zero: a constant would only make the
-    weights larger. Of a result of the model, which would be a copy of the constant, 64 KiB are such growth.
+    weights larger. Of a result of the model, which would be a copy of the constant, and of a single element, which its
+    readers need not load, 64 KiB are such growth.
 
     Before::
 
@@ -40,7 +42,9 @@ def fold_constants(graph: Graph, options: CompileOptions, *, budget_mib: int = 0
         node = site.node
         if isinstance(node.op, Draw):  # its numbers are those of the target's own logarithm and cosine
             return None
-        growth = _COPIED if any(v in graph.outputs for v in node.outputs) else growth_mib * _MIB
+        spread = isinstance(node.op, Expand) and as_int(node.operands[0].type.size) == 1
+        copied = any(v in graph.outputs for v in node.outputs)
+        growth = _COPIED if spread or copied else growth_mib * _MIB
         if any(v.const is None for v in node.operands) or not _affordable(node, most, growth):
             return None
         try:

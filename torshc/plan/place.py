@@ -264,7 +264,12 @@ class _Placer:
 
     def _pull_heavy(self, group: Group, node: Node, value: Value, wanted: dict[Value, None]) -> None:
         """An operand of a heavy node: read through views where that leaves plain strides, else from memory."""
-        _, chain = behind_views(value)
+        base, chain = behind_views(value)
+        filled = base.const is not None and base.const.size == 1 and not self.off
+        if filled and node.op.family == "scatter" and value is node.operands[0]:
+            group.folded.extend(chain)
+            wanted[base] = None
+            return
         can_stride = node.op.family in ("gemm", "attention") and not self.off
         if not can_stride or not chain or self._is_stored(value):
             wanted[value] = None

@@ -57,6 +57,21 @@ T_DEF_LOADM4(u32, u32, uint32_t) T_DEF_LOADM(u64, u64, uint64_t) T_DEF_LOADM(f64
 #endif
 #undef T_DEF_LOADM4
 
+/* t_stepm_f32(p, step, mask): p[0], p[step], p[2 * step] and so on, t_gatherm_f32 of any places, of the lanes that are set. */
+#define T_DEF_STEPM_(N, S, T, TWICE) \
+    T_FN S##v t_stepm_##N(const T *p, int64_t step, i32v mask) { \
+        TWICE \
+        T r[TORSHC_LANES]; \
+        for (int i = 0; i < TORSHC_LANES; i++) r[i] = mask[i] ? p[i * step] : (T)0; \
+        return t_load_##N(r); \
+    }
+#define T_DEF_STEPM(N, S, T) T_DEF_STEPM_(N, S, T, )
+#ifdef T_MASKED
+#define T_DEF_STEPM4(N, S, T) T_DEF_STEPM_(N, S, T, if (step == 2) return (S##v)t_maskload2_(p, mask);)
+#else
+#define T_DEF_STEPM4 T_DEF_STEPM
+#endif
+
 #define T_DEF_MASKED(N, S, T) \
     T_FN S##v t_gatherm_##N(const T *p, i64v at, i32v mask) { \
         T r[TORSHC_LANES]; \
@@ -67,12 +82,20 @@ T_DEF_LOADM4(u32, u32, uint32_t) T_DEF_LOADM(u64, u64, uint64_t) T_DEF_LOADM(f64
 T_EACH_STORED(T_DEF_MASKED_PLAIN)
 T_DEF_MASKED(bool, i32, uint8_t)
 #undef T_DEF_MASKED_PLAIN
+T_DEF_STEPM4(f32, f32, float) T_DEF_STEPM4(i32, i32, int32_t) T_DEF_STEPM(i64, i64, int64_t)
+T_DEF_STEPM(i8, i8, int8_t) T_DEF_STEPM(u8, u8, uint8_t) T_DEF_STEPM(bool, i32, uint8_t)
+#ifndef T_FEW_TYPES
+T_DEF_STEPM(i16, i16, int16_t) T_DEF_STEPM(u16, u16, uint16_t)
+T_DEF_STEPM4(u32, u32, uint32_t) T_DEF_STEPM(u64, u64, uint64_t) T_DEF_STEPM(f64, f64, double)
+#endif
+#undef T_DEF_STEPM4
 
 /* All loads of a type of storage, of which kernels read elements: T is the type of these in C. */
 #define T_DEF_READS(N, S, U, T) \
     T_DEF_LOADS(N, S, U) \
     T_DEF_STEPS_OF(N, S, U) \
     T_DEF_LOADM(N, S, T) \
+    T_DEF_STEPM(N, S, T) \
     T_DEF_MASKED(N, S, T) \
     T_FN S##v t_splat_##N(const T *p) { return t_decode_##N(t_splat_##U(*p)); }
 

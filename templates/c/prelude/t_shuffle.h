@@ -154,9 +154,19 @@ T_DEF_STEPS_OF(bool, i32, u8)
 
 /* t_store2_f32(p, v): lanes to p[0], p[2], p[4] and so on; what lies between them stays. */
 #ifdef T_MASKED
-T_FN void t_store2_f32(void *p, f32v v) {
+T_FN i32v t_even_lanes_(void) {
     i32v even = {0};
     for (int i = 0; i < TORSHC_LANES; i++) even[i] = i % 2 - 1;
+    return even;
+}
+/* p[0], p[2], p[4] and so on of the lanes whose mask is set, as of t_load2_f32. */
+T_FN f32v t_maskload2_(const void *p, i32v mask) {
+    const f32v low = t_maskload_(p, T_SHUFFLE(mask, mask, T_HALVED_) & t_even_lanes_());
+    const f32v high = t_maskload_((const float *)p + T_LAST_, T_SHUFFLE(mask, mask, T_UPPER_TWICE_) & ~t_even_lanes_());
+    return T_SHUFFLE(low, high, T_BY2_);
+}
+T_FN void t_store2_f32(void *p, f32v v) {
+    const i32v even = t_even_lanes_();
     t_maskstore_(p, T_SHUFFLE(v, v, T_HALVED_), even);
     t_maskstore_((float *)p + TORSHC_LANES, T_SHUFFLE(v, v, T_UPPER_TWICE_), even);
 }

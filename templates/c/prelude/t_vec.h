@@ -172,12 +172,15 @@ T_DEF_SOME(u32, uint32_t, i32) T_DEF_COPIED(u64, uint64_t, i64) T_DEF_COPIED(f64
 #undef T_DEF_SOME
 #undef T_DEF_COPIED
 
+/* One element is stored as one: a masked store takes several times as long. */
+#define T_IS_ONE(n) (__builtin_constant_p(n) && (n) == 1)
 #define T_DEF_MEMORY(S, T, M) \
     T_FN S##v t_loadn_##S(const void *p, int64_t n) { \
         return n >= TORSHC_LANES ? t_load_##S(p) : t_someload_##S(p, n); \
     } \
     T_FN void t_storen_##S(void *p, S##v v, int64_t n) { \
         if (n >= TORSHC_LANES) t_store_##S(p, v); \
+        else if (T_IS_ONE(n)) __builtin_memcpy(p, &v, sizeof(T)); \
         else t_somestore_##S(p, v, n); \
     } \
     /* Offsets count elements from base, which is aligned to its element. */ \

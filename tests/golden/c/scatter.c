@@ -1,7 +1,7 @@
 #define T_FEW_TYPES
 #include "t_kernel.h"
 
-void k85d2bd253003(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k09b486ae537d(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const int64_t *b0 = buf[0];
     const float *b1 = buf[1];
@@ -14,8 +14,10 @@ void k85d2bd253003(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         for (int64_t row = first; row < last; row++) {
             for (int64_t u = 0; u < size; u++) {
                 int64_t at0 = b0[u];
-                if (at0 < 0) at0 += 5;
-                if (at0 < 0 || at0 >= 5) continue;
+                if ((uint64_t)at0 >= (uint64_t)5) { /* one test of most places */
+                    at0 = (int64_t)((uint64_t)at0 + (uint64_t)5);
+                    if ((uint64_t)at0 >= (uint64_t)5) continue;
+                }
                 int64_t i0 = low;
                 for (; i0 + 16 <= high; i0 += 16) {
                     const f32v v0 = t_load_f32(b2 + 19 * at0 + i0) + t_load_f32(b1 + i0 + 19 * u);

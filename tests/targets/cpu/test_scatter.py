@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import torshc
@@ -13,7 +14,7 @@ from tests.support.kernels import Maker
 from tests.support.models import model, node, save
 from tests.support.run_kernel import Program
 from tests.support.seeded import seeded
-from torshc.expr import F32, I64
+from torshc.expr import F32, I64, const
 from torshc.targets.cpu.scatter import ScatterKernel
 
 RNG = seeded(11)
@@ -105,3 +106,22 @@ def test_indices_are_read_as_they_lie(axis: int, side_by_side: bool) -> None:
     graph = m.output(m.add("ScatterElements", x, i, u, axis=axis))
     kernels = [k for k in Program(graph).kernels if isinstance(k, ScatterKernel)]
     assert [k.lane is not None for k in kernels] == [side_by_side]
+
+
+def test_a_fill_of_one_number_is_not_read() -> None:
+    m = Maker()
+    zeros = m.add("Expand", m.constant(np.zeros((1, 1), np.float32)), shape=(const(20), const(30)))
+    places, updates = m.input(20, 30, dtype=I64), m.input(20, 30)
+    kernels = Program(m.output(m.add("ScatterElements", zeros, places, updates, axis=0))).kernels
+    assert [len(k.buffers) for k in kernels] == [1, 3]
+
+
+def test_a_fill_of_halves() -> None:
+    fill = node("ConstantOfShape", "shape", "zeros", value=onnx.numpy_helper.from_array(np.full(1, 0.5, np.float16)))
+    nodes = [fill, node("ScatterElements", "zeros i u", "y", axis=0)]
+    inputs: dict[str, Any] = {"i": ("int64", [2, 200]), "u": ("float16", [2, 200])}
+    made = model(nodes, inputs, "y", {"shape": np.array([200, 200])})
+    feeds = {"i": RNG.integers(0, 200, (2, 200)), "u": np.ones((2, 200), np.float16)}
+    wanted = expected(np.full((200, 200), 0.5, np.float16), feeds["i"], feeds["u"], 0, add=False)
+    with torshc.compile(made) as loaded:
+        np.testing.assert_array_equal(loaded.run(feeds)["y"], wanted)

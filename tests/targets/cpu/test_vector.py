@@ -81,6 +81,24 @@ def test_windows(width: int | str, lanes: int, compiler: str) -> None:
 
 
 @pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+def test_windows_of_other_types(lanes: int, compiler: str) -> None:
+    for name, stride in (("f64", 2), ("u8", 2), ("i64", 3), ("f16", 2)):
+        dtype = DTYPES[name]
+        x = RNG.integers(1, 99, (1, 2, 6, 2 * lanes + 3)).astype(dtype.numpy)
+        m = Maker()
+        y = m.add("MaxPool", m.input(*x.shape, dtype=dtype), kernel=(3, 3), strides=(stride,) * 2,
+                  pads=(const(1),) * 4, dilations=(1, 1))  # fmt: skip
+        np.testing.assert_array_equal(run(m, y, x, lanes, compiler), pooled(x.astype(np.float64), 3, stride, 1))
+
+
+def test_steps_behind_a_margin_are_no_gathers() -> None:
+    m = Maker()
+    y = m.add("MaxPool", m.input(1, 2, 6, 71), kernel=(3, 3), strides=(2, 2), pads=(const(1),) * 4, dilations=(1, 1))
+    source = Program(m.output(y), machine=Machine(lanes=4, compiler=kind_of(compilers()[0]))).launches[0].source
+    assert "t_load2_f32(" in source and "t_stepm_f32(" in source and "t_gather" not in source
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
 @pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
 def test_margins_that_repeat_what_is_inside(mode: str, lanes: int, compiler: str) -> None:
     """Blocks inside are loads of neighbours; rows shorter than a block, than a margin of it, and of run-time size."""

@@ -322,6 +322,9 @@ class Block(StatementPrinter):
         if step in STEPS and not mask and not self.count:
             kind = "loadr" if step == -1 else f"load{step}"
             return self._call(kind, dtype, behind(f"b{number}", bare(offset, (yield offset, INDEX))))
+        if step and mask:
+            place = behind(f"b{number}", bare(offset, (yield offset, INDEX)))
+            return self._call("stepm", dtype, place, str(step), mask)
         if not mask and self._is_halved(offset):
             place = behind(f"b{number}", bare(offset, (yield offset, INDEX)))
             return self._call(f"loadh{self._n}", dtype, place, *self._counted)
