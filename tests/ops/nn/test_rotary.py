@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import torshc
 from tests.support.compare import reference
 from tests.support.evaluate import run
 from tests.support.models import model, node
@@ -38,3 +41,15 @@ def test_forms(form: str, size: int, interleaved: int) -> None:
             assert "Rotated" not in [n.op.name for n in graph.nodes]
         got, *_ = run(graph, feeds)
         np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6)  # two products and a sum of f32
+
+
+def test_positions_of_another_batch_are_refused() -> None:
+    """As many as there are rows, so that no number of elements tells them apart."""
+    tables = {n: RNG.standard_normal((11, 4)).astype(np.float32) for n in ("cos", "sin")}
+    inputs: dict[str, Any] = {"x": ["b", "s", 24], "at": ("int64", ["p", "q"])}
+    made = model([node("RotaryEmbedding", "x cos sin at", "y", num_heads=3)], inputs, "y", tables, opset=23)
+    x = RNG.standard_normal((4, 5, 24)).astype(np.float32)
+    with torshc.compile(made) as loaded:
+        assert loaded.run({"x": x, "at": np.zeros((4, 5), np.int64)})["y"].shape == x.shape
+        with pytest.raises(torshc.TorshcError, match="do not fit together"):
+            loaded.run({"x": x, "at": np.zeros((2, 10), np.int64)})

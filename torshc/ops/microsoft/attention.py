@@ -29,7 +29,7 @@ from ..core.tensor import Tensor, apply_op
 from ..nn.attention import Attention
 from ..nn.heads import add_present, count_positions, hide_unseen, merge_heads, split_heads, window_mask
 from ..nn.norm import RMSNormalization
-from ..nn.rotary import rotated
+from ..nn.rotary import angles, turn
 from ..tensor.parts import Pad
 from .base import DOMAIN
 from .quantize import integers, scaled
@@ -218,17 +218,17 @@ def rotary_embedding(
     """x[B, S, H * D] or [B, H, S, D] rotated by the angles of positions [B, S], or from one position [1] on."""
     if is_packed_batching or scale != 1.0:
         raise Unsupported("RotaryEmbedding of packed batches or scaled")
-    flat = x.rank == 3
-    if flat:
-        half, width = cos.size(-1) if cos.rank else None, x.size(-1)
-        whole = not rotary_embedding_dim and half and width
-        x = split_heads(x, width // (2 * half) if whole and half and width else num_heads)
-    elif x.rank != 4:
+    if x.rank not in (3, 4):
         raise ModelError(f"RotaryEmbedding of {x.type!r}, where 3 or 4 dimensions are needed")
+    heads, length = 0, x.shape[-2]
+    if x.rank == 3:
+        half, width = cos.size(-1) if cos.rank else None, x.size(-1)
+        heads = width // (2 * half) if not rotary_embedding_dim and half and width else num_heads
+        if heads < 1:
+            raise ModelError(f"RotaryEmbedding of {x.type!r} in {heads} heads")
     if at.rank < 2:
-        at = at.range(0, x.shape[2], at.dtype) + at.reshape(1, 1)
-    y = rotated(source, x, cos, sin, at, interleaved)
-    return merge_heads(y) if flat else y
+        at = at.range(0, length, at.dtype) + at.reshape(1, 1)
+    return turn(source, x, *angles(source, cos, sin, at), interleaved, heads)
 
 
 # -- groups of heads with a cache -------------------------------------------------------------------------------------
@@ -323,7 +323,8 @@ def group_query_attention(
         if cos is None or sin is None:
             raise ModelError("GroupQueryAttention with rotary positions needs inputs 7 and 8, cosines and sines")
         at = row if positions is None else positions
-        q, k = (rotated(source, x, cos, sin, at, rotary_interleaved) for x in (q, k))
+        turns = angles(source, cos, sin, at)
+        q, k = (turn(source, x, *turns, rotary_interleaved) for x in (q, k))
     if past_k is not None and past_v is not None:
         have = past_k.shape[2]
         append = Appended(have if have is total else max_of(have, total))

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from ...base.errors import ModelError
 from ...expr import as_int, const, eq, max_of, min_of, select
 from ...graph import Node, TensorType, Value
+from ..core.axes import constraints_of
 from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator, same_dim
 from ..core.bounds import demand_in_range
 from ..core.composite import Formula
@@ -19,7 +20,6 @@ from ..core.functions import concat, gather
 from ..core.scalar import Scalar, where
 from ..core.source import SourceNode
 from ..core.tensor import Tensor, apply_op
-from .heads import merge_heads, split_heads
 
 
 @operator("Rotated", "torshc")
@@ -120,24 +120,32 @@ class RotaryEmbedding(Op):
     def read(cls, source: SourceNode) -> list[Value]:
         given = cls(**source.fields(cls))
         x, cos, sin = (Tensor(source.builder, source.required(k)) for k in range(3))
-        flat, at = x.rank == 3, source.input(3)
-        x = split_heads(x, given.num_heads) if flat else x
-        if at is None:
-            y = apply_op(Rotated(given.interleaved), x, cos, sin)
-        else:
-            y = rotated(source, x, cos, sin, Tensor(source.builder, at), given.interleaved)
-        return [(merge_heads(y) if flat else y).value]
+        if (at := source.input(3)) is not None:
+            cos, sin = angles(source, cos, sin, Tensor(source.builder, at))
+        return [turn(source, x, cos, sin, given.interleaved, given.num_heads if x.rank == 3 else 0).value]
 
 
-def rotated(source: SourceNode, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, interleaved: int) -> Tensor:
-    """x[B, H, S, D] turned by angles.
-
-    Args:
-        cos, sin: [positions, R / 2].
-        positions: [B or 1, S].
-        interleaved: as of :class:`Rotated`.
-    """
+def angles(source: SourceNode, cos: Tensor, sin: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows of tables of cosines and sines [positions, R / 2] at positions [B or 1, S]."""
     if cos.rank != 2:
-        raise ModelError(f"rotary positions of {x.type!r} by {cos.type!r}, which are not matrices")
+        raise ModelError(f"rotary positions by {cos.type!r}, which is no matrix")
     demand_in_range(source, positions.value, cos.shape[0], use="position")
-    return apply_op(Rotated(interleaved), x, gather(cos, positions), gather(sin, positions))
+    return gather(cos, positions), gather(sin, positions)
+
+
+def turn(source: SourceNode, x: Tensor, cos: Tensor, sin: Tensor, interleaved: int, heads: int = 0) -> Tensor:
+    """x[B, H, S, D], or x[B, S, H * D] of so many heads, turned by angles [B or 1, S, R / 2]."""
+    if not heads:
+        return apply_op(Rotated(interleaved), x, cos, sin)
+    batch, length, width = x.shape[0], x.shape[1], x.size(-1)
+    if not width or width % heads:
+        raise ModelError(f"rotary positions of {x.type!r} in {heads} heads")
+    # Each position is a batch of its own, so that no heads change places.
+    rows = batch * length
+    if as_int(cos.shape[0]) == 1 and as_int(batch) != 1:
+        cos, sin = (v.expand(batch, *v.shape[1:]) for v in (cos, sin))
+    same_dim(cos.shape[0], batch, constraints_of(source), "the batch of rotary positions")
+    same_dim(cos.shape[1], length, constraints_of(source), "the length of rotary positions")
+    cos, sin = (v.reshape(rows, 1, v.shape[2]) for v in (cos, sin))
+    y = apply_op(Rotated(interleaved), x.reshape(rows, heads, 1, width // heads), cos, sin)
+    return y.reshape(*x.shape)
