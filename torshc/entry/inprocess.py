@@ -24,7 +24,7 @@ from ..base.errors import RunError, UnsupportedError
 from ..base.manifest import TensorSpec
 from ..base.options import CompileOptions
 from ..base.resources import cache_folder
-from ..bundle.host import Buffer, HostProgram, Launch, Port
+from ..bundle.host import BYTES_MAX, Buffer, HostProgram, Launch, Port, sizes_of
 from ..bundle.host_source import equation, spell
 from ..expr import DTYPES, Expr, as_expr, as_int, const, dim, element, runtime_dim, substitute
 from ..graph import Graph
@@ -422,9 +422,11 @@ class InProcess:
                 sides = "" if c.stated is not None else f", {left} is not {right}"
                 what = f"the shapes do not fit together: {equation(c, spell(p))} does not hold{sides}"
                 raise _Unfit(what, 1 in (left, right))
-        for e in p.extents:
-            if size(e) < 0:
-                raise _Unfit(f"model {self.name!r}: a dimension that depends on the inputs' elements is negative")
+        for e in sizes_of(p):
+            if (number := size(e)) < 0:
+                raise _Unfit(f"model {self.name!r}: inputs of these shapes give a dimension below zero")
+            if number > BYTES_MAX:
+                raise _Unfit(f"model {self.name!r}: inputs of these shapes need more than 2^47 bytes")
 
     def _steps(self, p: HostProgram, form: Compilation, values: dict[Expr, Expr]) -> _Bound:
         """The steps of a form that takes the sizes of a run, by the values of its symbols."""

@@ -109,6 +109,9 @@ def test_missing_values_of_one_comparison() -> None:
     check("TreeEnsemble", x, opset={ML: 5}, **tables)
     with pytest.raises(UnsupportedError, match=r"12 leaves and 1099511627776 targets take .* the budget 'folding'"):
         results("TreeEnsemble", x, opset={ML: 5}, **{**tables, "n_targets": 1 << 40})
+    with pytest.raises(ModelError, match="12 leaf_targetids and 11 leaf_weights"):
+        fewer = numpy_helper.from_array(np.arange(11, dtype=F32))
+        results("TreeEnsemble", x, opset={ML: 5}, **{**tables, "leaf_weights": fewer})
 
 
 def test_repeated_weights() -> None:
@@ -130,3 +133,6 @@ def test_trees_that_are_no_trees() -> None:
     lost = forest("SUM") | {"nodes_truenodeids": [9, 0, 0, 1, 2, 0, 0, 0]}
     with pytest.raises(ModelError, match="no node 9"):
         results("TreeEnsembleRegressor", numbers(2, 3), **lost)
+    twice = forest("SUM") | {"nodes_nodeids": [0] * 8}
+    with pytest.raises(ModelError, match="two nodes 0 in tree"):
+        results("TreeEnsembleRegressor", numbers(2, 3), **twice)

@@ -20,6 +20,14 @@ def test_pools(op: str) -> None:
         check(op, x, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1)
 
 
+def test_the_mean_of_a_window_in_the_margin() -> None:
+    """It has no elements, so that it is NaN, also where it lies outside along both axes."""
+    for more in ({}, {"dilations": [2, 3]}):
+        (got,) = given("AveragePool", numbers(1, 1, 4, 4), kernel_shape=[2, 2], pads=[5, 5, 4, 1], opset=19, **more)
+        outside = np.isnan(got[0, 0])
+        assert outside[0].all() and outside[:, 0].all() and outside[:2, :2].all() and not outside[5, 5]
+
+
 @pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool"])
 def test_global_pools(op: str) -> None:
     check(op, numbers(2, 3, 5, 4))

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 import torshc
-from tests.support.nodes import F32, I64, check, numbers
+from tests.support.nodes import F32, I64, check, numbers, refused
 from torshc.base.errors import RunError
 
 
@@ -35,6 +35,10 @@ def test_views() -> None:
     check("Split", numbers(7, 2), ints(3, 4), fixed=(1,), outputs=2)
     check("Split", numbers(7, 2), num_outputs=3, outputs=3)
     check("Split", numbers(2, 6), opset=11, axis=1, split=[1, 5], outputs=2)
+
+
+def test_repeats_below_zero() -> None:
+    refused("Tile", numbers(2, 3), np.array([2, -1], I64), fixed=(1,), match=r"'it' .*repeats \[2, -1\]")
 
 
 def test_squeeze_of_what_may_be_one(tmp_path: Path) -> None:

@@ -120,7 +120,9 @@ def _by_tables(source: SourceNode) -> _Forest:
         more += rows[1:]
     forest.branches += more
     targets, weights = _table(source, "leaf_targetids"), _table(source, "leaf_weights")
-    forest.leaves = [{int(t): float(w)} for t, w in zip(targets, weights, strict=False)]
+    if len(targets) != len(weights):
+        raise ModelError(f"TreeEnsemble with {len(targets)} leaf_targetids and {len(weights)} leaf_weights")
+    forest.leaves = [{int(t): float(w)} for t, w in zip(targets, weights, strict=True)]
     for r in _table(source, "tree_roots"):
         # A tree of one leaf is written as a branch whose sides are both that leaf.
         ends = forest.branches[r][4:] if 0 <= r < len(modes) else (0, 1)
@@ -175,6 +177,8 @@ def _by_nodes(source: SourceNode, kind: str, only: bool = False) -> _Forest:
     counts = [0, 0]
     for tree, number, _, mode, *_rest in rows:
         is_leaf = mode == "LEAF"
+        if (tree, number) in place:
+            raise ModelError(f"{what} has two nodes {number} in tree {tree}")
         place[tree, number] = -1 - counts[1] if is_leaf else counts[0]
         counts[is_leaf] += 1
     for tree, number, feature, mode, true, false, value, lost in rows:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...base.errors import ModelError
-from ...expr import I32, I64, U8, DType, Expr, ceil_div, const, eq, max_of, min_of, product
+from ...expr import I32, I64, U8, DType, Expr, as_int, ceil_div, const, eq, max_of, min_of, product
 from ...graph import Node, Shape, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator
 from ..core.functions import abs as abs_
@@ -173,9 +173,13 @@ class AveragePool(Pool):
         for i, (k, s, d) in enumerate(zip(self.kernel, self.strides, self.dilations, strict=True)):
             start = at[2 + i] * s - self.pads[i]
             low, high = const(0), shape[2 + i]
+            sides = self.pads[i], self.pads[len(self.kernel) + i]
             if self.count_include_pad:
                 low, high = low - self.pads[i], high + self.pads[len(self.kernel) + i]
-            count = count * taps_inside(start, k, d, low, high)
+            taps = taps_inside(start, k, d, low, high)
+            # A window may lie in the margin, where the formula gives a count below 0 (margins of auto_pad are smaller).
+            lies_outside = not self.count_include_pad and any((as_int(p) or 0) > (k - 1) * d for p in sides)
+            count = count * (max_of(taps, 0) if lies_outside else taps)
         return total / element(count, compute(total.dtype))
 
 

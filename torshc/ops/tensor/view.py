@@ -456,7 +456,10 @@ class Tile(View):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        return source.emit(cls(source.dims(1, "the repeats of Tile") or ()), [source.required(0)])
+        repeats = source.dims(1, "the repeats of Tile") or ()
+        if any((as_int(r) or 0) < 0 for r in repeats):
+            raise ModelError(f"Tile with repeats {list(repeats)}, which have to be 0 or more")
+        return source.emit(cls(repeats), [source.required(0)])
 
 
 @gradient_of(Reshape)

@@ -80,6 +80,13 @@ def test_a_run_reads_sizes_from_elements_and_refuses_what_is_out_of_range() -> N
         look(np.arange(4, dtype=np.float32), np.array([4]))
 
 
+@pytest.mark.parametrize(("sizes", "says"), [([2, -1], "a dimension below zero"), ([2**30, 2**30], "2\\^47 bytes")])
+def test_sizes_that_no_result_can_have(sizes: list[int], says: str) -> None:
+    model = loaded("(float[N, 2] a, int64[2] r) => (float[P, Q] y) { y = Tile(a, r) }")
+    with pytest.raises(RunError, match=f"these shapes .*{says}"):
+        model(np.ones((3, 2), np.float32), np.array(sizes))
+
+
 @pytest.mark.parametrize("count", [1, 5, 37])
 def test_a_part_that_data_chooses_is_read_within_it(joined: InProcess, count: int) -> None:
     parts = [drawn(n) for n in (2, 9, 3)]
