@@ -12,7 +12,7 @@ from .console import echo_json
 def cache() -> None:
     """Look at or empty the kernel cache.
 
-    It lies in TORSHC_CACHE_DIR, else in ~/.cache/torshc.
+    It lies in TORSHC_CACHE_DIR, else in torshc in XDG_CACHE_HOME or ~/.cache.
     """
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     type=click.Choice(["source", "objects", "bundle", "archive", "page"]),
     default="bundle",
     show_default=True,
-    help="What to write.",
+    help="Kind of output.",
 )
 @click.option(
     "--prefix",
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     "--with-test",
     "tested",
     is_flag=True,
-    help="Add a program that checks the model against the reference, and times it, where the bundle lands.",
+    help="Add a program that compares the model with the reference, and times it, on the machine where it runs.",
 )
 @click.option("--time", "timed", is_flag=True, help="Print how long each stage and pass took.")
 @click.option("--verify", "verified", is_flag=True, help="Compare the bundle with the reference; exit 1 if it differs.")

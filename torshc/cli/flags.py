@@ -103,7 +103,7 @@ RECORDS: Option = click.option("--tuning-records", type=FILE, metavar="FILE",
                                help="Use the choices in this file, as `torshc tune` writes it.")  # fmt: skip
 BUDGET: Option = click.option(
     "--budget", multiple=True, callback=_budget, metavar="NAME=NUMBER",
-    help="How much a model may ask for: outputs, nodes, steps, memory and others. Repeatable.",
+    help="Limit what a model may ask for: outputs, nodes, steps, memory and others. Repeatable.",
 )  # fmt: skip
 
 MACHINE: list[Option] = [
@@ -113,12 +113,12 @@ MACHINE: list[Option] = [
     click.option("--mcpu", default="native", show_default=True,
                  help="Processor to compile for, or of the host of a GPU, by LLVM's name."),
     click.option("--isa", default="", callback=_levels, metavar="LEVEL,...",
-                 help="Levels, as x86-64-v3,x86-64-v4: the library has a version of each, and runs the best."),
+                 help="Instruction sets, as x86-64-v3,x86-64-v4: the library has a version of each, runs the best."),
     click.option("--triple", default="", help="Machine to compile for, as aarch64-linux-gnu; by default this one."),
 ]  # fmt: skip
 
 PLAN: list[Option] = [
-    click.option("--arch", default="", help="Architecture, for targets that have several."),
+    click.option("--arch", default="", help="Architectures of cards to compile for, as sm_80,sm_90a."),
     click.option("--shapes", multiple=True, callback=_shapes, metavar="NAME:1x3x224x224",
                  help="Pin the dimensions of an input; `?` leaves one as it is, a word names it. Repeatable."),
     click.option("--pipeline", type=FILE, help="Passes to run, in place of the level's own (YAML)."),
@@ -140,19 +140,19 @@ PLAN: list[Option] = [
                       "--precision too."),
     click.option("--winograd", is_flag=True, hidden=True, expose_value=False, callback=_tell_successor),
     click.option("--exact-batches", is_flag=True,
-                 help="Give a row the same bits among any number of rows; attention of one query takes longer."),
+                 help="Compute a row to the same bits in batches of any size; attention of one query takes longer."),
     click.option("--precision", type=click.Choice(["f32", "tf32", "f16", "bf16"]), default="f32", show_default=True,
-                 help="Operands of products, convolutions and attention; sums and all else stay f32."),
+                 help="Type that operands of products, convolutions and attention are rounded to; all else stays f32."),
     click.option("--weights-dtype", type=click.Choice(["f32", "f16", "bf16", "f8"]), default="f32", show_default=True,
-                 help="How the bundle stores large weights of f32; they are f32 again in memory."),
+                 help="Type in which the bundle stores large weights of f32; loading widens them again."),
     click.option("--loose", type=click.Choice(["auto", "none"]), default="auto", show_default=True,
-                 help="A second form of the model for runs in which a symbolic size is 1 and broadcasts, or none."),
+                 help="A second form of the model, for runs in which a symbolic size is 1 and broadcasts."),
     click.option("--specialize", multiple=True, metavar="NAME=SIZE,...",
-                 help='Sizes, and values of inputs, to have variants of the model for, all combinations, as '
-                      '"batch=1,8 seq=64..128 mask=1"; or @FILE. Repeatable.'),
+                 help='Compile variants of the model for these sizes, and values of inputs, in all combinations, '
+                      'as "batch=1,8 seq=64..128 mask=1"; or @FILE. Repeatable.'),
     click.option("--observed", type=FILE, multiple=True, metavar="FILE",
-                 help="Have variants for the sizes that took runs most time, and for values that inputs had, by "
-                      "files of TORSHC_PROFILE. Repeatable."),
+                 help="Compile variants for the sizes that took most time, and for values that inputs had, as runs "
+                      "with TORSHC_PROFILE wrote them to this file. Repeatable."),
     BUDGET,
     click.option("--dump", type=FILE, metavar="DIR", help="Write the graph after each pass that changed it."),
 ]  # fmt: skip
@@ -182,14 +182,14 @@ TRAIN_MEMORY: Option = click.option(
     "--train-memory",
     callback=_bytes,
     metavar="SIZE",
-    help="Most memory of an open model that trains, as 4GiB: activations that do not fit are computed again.",
+    help="Limit the memory of an open model that trains, as 4GiB: activations beyond it are computed again.",
 )
 SHARD: Option = click.option(
     "--shard",
     type=FILE,
     metavar="FILE|auto:N|model",
-    help="Cut the model into ranks, processes or cards that share it, as a file says (YAML), a cost model, or the "
-    "model (ONNX's device configurations; model:NAME of several); c, cuda.",
+    help="Cut the model into ranks, processes or cards that share it: as FILE says (YAML), by a cost model (auto:N), "
+    "or by the model's own device configurations (model, or model:NAME of several); c, cuda.",
 )
 PROFILE: Option = click.option("--profile", is_flag=True, help="Make the library time its kernels.")
 DIMS: Option = click.option(
