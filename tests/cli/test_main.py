@@ -234,7 +234,9 @@ def test_file_names_that_are_no_text(chain: Path, tmp_path: Path) -> None:
 def test_a_broken_pipe_is_quiet(chain: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(command("explain", str(chain)), stdout=writer, stderr=subprocess.PIPE, env=environment())
+    done = subprocess.run(
+        command("explain", "-q", str(chain)), stdout=writer, stderr=subprocess.PIPE, env=environment()
+    )
     os.close(writer)
     assert (done.returncode, done.stderr) == (BROKEN_PIPE, b"")
 
