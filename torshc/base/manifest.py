@@ -152,7 +152,7 @@ class SharedSpec:
 
 @dataclass(frozen=True)
 class Needs:
-    """What inputs have to be like, so that a run computes something.
+    """Conditions on inputs without which a run computes nothing.
 
     Attributes:
         conditions: what their sizes have to satisfy.
@@ -286,7 +286,7 @@ class SizeRange:
 
 @dataclass(frozen=True)
 class InputValue:
-    """That all elements of an input are ``value``: what a variant takes for granted, and a run looks at before."""
+    """A condition of a variant: all elements of an input are ``value``; a run checks it before it takes the variant."""
 
     name: str
     value: int
@@ -306,7 +306,7 @@ def sizes_text(sizes: Iterable[SizeRange | InputValue]) -> str:
 
 @dataclass(frozen=True)
 class FormInfo:
-    """What is different in another form of a model; all fields are as the manifest's of these names.
+    """The fields that differ in another form of a model; they are as the manifest's of these names.
 
     Its steps and conditions are numbered after those of the forms before it: the model itself, the variants in their
     order, and the loose form last.
@@ -344,7 +344,7 @@ class VariantInfo:
 
 @dataclass(frozen=True)
 class VersionInfo:
-    """What is different in a version for a lesser processor; all fields are as the manifest's of these names.
+    """The fields that differ in a version for a lesser processor; they are as the manifest's of these names.
 
     ``loose`` is its loose form.
     """
@@ -430,7 +430,7 @@ class Manifest:
 
     @property
     def needs(self) -> Needs:
-        """What inputs have to be like."""
+        """Conditions on inputs without which a run computes nothing."""
         elements = tuple(symbol for symbol in self.symbols if symbol.kind != "dim")
         return Needs(self.conditions, self.preferences, self.uses, elements)
 
@@ -506,7 +506,7 @@ class RanksManifest:
 
 
 def interface_id(body: Mapping[str, Any]) -> int:
-    """As :attr:`Manifest.interface_id`, of a manifest as JSON has it."""
+    """The :attr:`Manifest.interface_id` of a manifest in JSON."""
     return int(manifest_hash({name: body[name] for name in INTERFACE})[:16], 16)
 
 
@@ -516,5 +516,5 @@ def manifest_hash(body: Mapping[str, Any]) -> str:
 
 
 def compact(body: Mapping[str, Any]) -> str:
-    """What is hashed."""
+    """The bytes of a manifest that are hashed."""
     return json.dumps(body, sort_keys=True, separators=(",", ":"))

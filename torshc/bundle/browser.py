@@ -105,7 +105,7 @@ class FormView:
 
     @property
     def conditions(self) -> str:
-        """What has to be equal, as JavaScript: of each how a message says it, and both sides."""
+        """The equations that sizes satisfy, as JavaScript: of each how a message says it, and both sides."""
         return ", ".join(f"[{self._equation(c)}, {self.texts((c.left, c.right))}]" for c in self.p.conditions)
 
     def move(self, move: Move) -> str:
@@ -114,7 +114,7 @@ class FormView:
         return f"[{source}, {self.text(move.target.offset)}, {move.bytes}]"
 
     def bindings(self, step: Launch) -> str:
-        """What a launch binds, as JavaScript: of each its space, number, offset and bytes."""
+        """The buffers that a launch binds, as JavaScript: of each its space, number, offset and bytes."""
         given = zip(step.buffers, step.spans, strict=True)
         return ", ".join(f'["{b.space}", {b.index}, {self.texts((b.offset, span))}]' for b, span in given)
 
@@ -171,13 +171,13 @@ class BrowserView:
 
     @property
     def states(self) -> str:
-        """What a model that trains keeps, as JavaScript."""
+        """The states of a model that trains, as JavaScript."""
         fields = ("name", "dtype", "dims", "offset", "bytes", "first", "trained")
         return literal([{name: getattr(s, name) for name in fields} for s in self.p.states])
 
     @property
     def state_header(self) -> str:
-        """What its files begin with, as JavaScript."""
+        """The header of its files of states, as JavaScript."""
         return literal(self.p.state_header)
 
     @property

@@ -70,7 +70,7 @@ class Stretch:
 
     @property
     def sizes(self) -> list[Size]:
-        """What the steps are written with."""
+        """The sizes that the steps are written with."""
         found: list[Size] = []
         for step in self.steps:
             found += [*(b.offset for b in step.buffers), step.tasks, *step.host_scratch, *step.bytes, *step.dims]
@@ -105,7 +105,7 @@ class PortView:
 
     @property
     def id(self) -> str:
-        """What C calls it."""
+        """Its name in C."""
         return f"{self.kind}{self.index}"
 
 
@@ -228,7 +228,7 @@ class ProgramView:
 
     @property
     def run_sizes(self) -> list[Size]:
-        """What the steps are written with."""
+        """The sizes that the steps are written with."""
         return [size for stretch in self.stretches for size in stretch.sizes]
 
 
@@ -246,7 +246,7 @@ def equation(c: Condition, spelled: Mapping[str, str]) -> str:
 
 
 def spell(program: HostProgram) -> dict[str, str]:
-    """What messages of C call the symbols: ``in0.shape[1]`` for a dimension, ``in0[1]`` for an element."""
+    """Names of the symbols in messages of C: ``in0.shape[1]`` for a dimension, ``in0[1]`` for an element."""
     spelled = {name: f"s{k}" for k, name in enumerate(program.names)}
     for name, s in zip(program.names, program.symbols, strict=False):
         spelled[name] = f"in{s.input}.shape[{s.dim}]" if s.kind == "dim" else f"in{s.input}[{s.dim}]"
@@ -366,7 +366,7 @@ class ScriptView:
         return max((len(s.states) for s in flat(self.script.steps) if isinstance(s, Repeat)), default=0)
 
     def segment(self, step: Call) -> str:
-        """What ends the names of the segment of a step."""
+        """The suffix of the names of the segment of a step."""
         return self.segments[step.number].x
 
     def node(self, step: Operate | Branch | Repeat) -> int:

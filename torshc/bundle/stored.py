@@ -47,7 +47,7 @@ def stored_parts(weight: Weight, dtype: str) -> Iterable[npt.NDArray[Any]]:
 
 
 def stored_bytes(weights: Sequence[Weight], dtype: str) -> int:
-    """What the weights take in the file, without what lies between them."""
+    """Bytes of the weights in the file, without the gaps between them."""
     return sum(_narrow_bytes(w.nbytes // F32.size, dtype) if is_narrow(w, dtype) else w.nbytes for w in weights)
 
 
@@ -72,7 +72,7 @@ def stored_table(
 
 
 def memory_bytes(weights: Sequence[Weight], offsets: Sequence[int]) -> int:
-    """What the weights take as kernels read them."""
+    """Bytes of the weights in memory, as kernels read them."""
     return max((align(at + w.nbytes, FOOTER) for at, w in zip(offsets, weights, strict=True)), default=0)
 
 
@@ -84,7 +84,7 @@ def _saturate(array: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
 
 
 def _regroup_blocks(parts: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
-    """The same elements in parts of whole blocks, with zeros after the last."""
+    """Regroup elements into parts of whole blocks, with zeros after the last."""
     rest = np.zeros(0, np.float32)
     for part in parts:
         flat = np.ascontiguousarray(part).reshape(-1)

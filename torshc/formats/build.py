@@ -120,7 +120,7 @@ def _side(attempt: _Attempt, pins: Pins, chosen: Mapping[str, bool], budget: Ite
 
 
 def _describe_undeclared(name: str, t: TypeDecl) -> str:
-    """What the model does not say about an input, and what to do."""
+    """A message about what the model does not state of an input, and its remedy."""
     if t.dtype is None:
         return "the model does not state its element type"
     return f"the model does not state its rank; give its shape, such as --shapes {name}:1x3x224x224"
@@ -574,7 +574,7 @@ class _Importer:
 def _call_alone(
     node: SourceNode, domain: str, name: str, operands: Sequence[Any], attributes: Mapping[str, Any], outputs: int
 ) -> Sequence[Value]:
-    """As :meth:`_Importer.apply`, when a graph is changed that was imported before."""
+    """Apply an operator, as :meth:`_Importer.apply` does, to a graph that was imported before."""
     importer = _Importer(SourceModel("", SourceGraph(), {}), lenient=True, chosen={})
     importer.graph = node.builder.graph
     return importer.apply(node, 0, domain, name, operands, attributes, outputs)

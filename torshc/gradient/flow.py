@@ -158,7 +158,7 @@ def _require_known_sizes(node: Node) -> None:
 
 
 def _seeds(b: Builder, results: Sequence[Value], given: Iterable[Tensor | None]) -> list[tuple[Value, Tensor]]:
-    """Those results that have gradients, with these."""
+    """Pairs of a result and its gradient, where it has one."""
     pairs = zip(results, given, strict=False)
     return [(v, Tensor(b, g.value)) for v, g in pairs if g is not None and v.dtype.is_float]
 

@@ -60,7 +60,7 @@ def gradients(builder: Builder, y: Value, xs: Sequence[Value], seed: Value | Non
 
 
 def gradients_of_several(builder: Builder, seeds: Sequence[tuple[Value, Tensor]], xs: Sequence[Value]) -> list[Value]:
-    """As :func:`gradients`, of several values, each with the gradient of it."""
+    """The gradients of several values together, each given with its own gradient; see :func:`gradients`."""
     way = _Way(builder, set(xs))
     way.visit(_behind([y for y, _ in seeds], way.active), None)
     found: dict[Value, Tensor] = {}
@@ -209,7 +209,7 @@ def _none(op: Op, at: Backward) -> Gradients:
 
 
 def _of_user(op: Custom, at: Backward) -> Gradients:
-    """What the user's function states; the gradient of a result that nothing depends on is 0."""
+    """The gradients that the user's function states; the gradient of a result that nothing depends on is 0."""
     builder = at.outputs[0].builder
     given = [zeros(y) if g is None else g for y, g in zip(at.outputs, at.gradients, strict=True)]
     slope = type(op).__gradient__
@@ -225,7 +225,7 @@ def _rule_of(op: Op) -> Rule | None:
 
 
 def _parts_of(builder: Builder, node: Node) -> list[Value] | None:
-    """What a node computes, made of other operators; None where nothing says so."""
+    """A node's results by other operators, which have gradients; None where none are stated."""
     stated = stated_parts(node.op, [None if v is None else Tensor(builder, v) for v in node.inputs])
     if stated is not None:
         return [t.value for t in stated]

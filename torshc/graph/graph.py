@@ -42,7 +42,7 @@ class Partial:
     inner: Partial | None = None
 
     def join(self, other: Partial) -> Partial:
-        """What both are; something that is sometimes an optional is an optional.
+        """The type that holds values of both; one that is sometimes an optional is an optional.
 
         Raises:
             ValueError: when they hold elements of different types.
@@ -74,7 +74,7 @@ class TensorType:
 
     @property
     def partial(self) -> Partial:
-        """The same, as something that can be joined."""
+        """The type as a partial one, which can be joined."""
         return Partial(self.dtype, self.shape, self.inner)
 
     @property
@@ -104,7 +104,7 @@ class TensorType:
 
 
 class _Freezable:
-    """What may not change any more once its graph is planned."""
+    """Base of what must not change any more once its graph is planned."""
 
     __slots__ = ("frozen",)
     frozen: bool
@@ -166,7 +166,7 @@ class Value(_Freezable):
         return tuple(out)
 
     def copy(self, known: bool = True) -> Value:
-        """The same for another graph, without its contents if they are not `known` there."""
+        """A copy of the value for another graph, without its contents if they are not `known` there."""
         copy = Value(self.id, self.name, self.type)
         copy.layout = self.layout
         copy.data = self.data if known else None
@@ -203,7 +203,7 @@ class Node(_Freezable):
             v.producer = self
 
     def copy(self, inputs: Iterable[Value | None], outputs: Iterable[Value]) -> Node:
-        """The same for another graph."""
+        """A copy of the node for another graph."""
         copy = Node(self.id, self.op, tuple(inputs), tuple(outputs), self.name)
         copy.marks = self.marks
         return copy
@@ -543,7 +543,7 @@ class Graph:
     def elements_of(
         self, value: Value, clamped: bool = False, known: Sequence[Expr | None] = ()
     ) -> tuple[Expr, ...] | None:
-        """As :meth:`Builder.elements_of`, where some are known."""
+        """The elements of a value where some are known; see :meth:`Builder.elements_of`."""
         shape = value.type.static_shape
         if value.data is None and shape is not None and math.prod(shape) <= LIMIT and not value.dtype.is_float:
             found = known or [None] * math.prod(shape)

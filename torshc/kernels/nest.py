@@ -76,7 +76,7 @@ class Accumulator:
 
     @property
     def start(self) -> int | float:
-        """What an accumulation starts from, so that joining it changes nothing."""
+        """The number that an accumulation starts from: joined with any other it changes nothing."""
         dtype = self.term.dtype
         if dtype.is_float:
             return {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}[self.combine]
@@ -135,7 +135,7 @@ class RowKernel(Kernel):
 
     @property
     def finishes_of_rows(self) -> Sequence[tuple[Sequence[Store], Collection[int]]]:
-        """As `finishes`, where one thread stores the results of a row."""
+        """The stores of `finishes`, where one thread stores the results of a row."""
         return [] if self.element else [(self.row, buffers_read(*expressions_in(self.stages)))]
 
     @property

@@ -70,7 +70,7 @@ def _start(buffer: Buffer, least: int, step: int) -> int:
 
 
 def _move_to_starts(item: Any, starts: Mapping[int, int], known: Mapping[Expr, Expr]) -> Any:
-    """The same with other loads, and with stores and walks that count from the starts."""
+    """A statement or expression whose loads, stores and walks count from the starts."""
     if isinstance(item, Expr):
         return rebuild(item, known.get)
     if isinstance(item, Store):

@@ -32,7 +32,7 @@ _SHOWN = 3  # kernels that a message names
 
 @dataclass(frozen=True)
 class Error:
-    """What is expected of the kernels of a group.
+    """The expected error of the kernels of a group.
 
     Attributes:
         method: "exact": the products and sums that the model has, in their type; "rounding": others, whose expected
@@ -46,7 +46,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What is expected of a model.
+    """The expected errors of a model.
 
     Attributes:
         level: what bounds the choice of kernels, see :class:`torshc.base.options.CompileOptions`.
@@ -103,7 +103,7 @@ def account_for(
     imported: Sequence[Tolerance],
     options: CompileOptions,
 ) -> tuple[Accuracy, tuple[Tolerance, ...]]:
-    """What is expected of a model, and its outputs' tolerances with the roundings of the forms that kernels have.
+    """The expected errors of a model, and its outputs' tolerances with the roundings of the forms that kernels have.
 
     Args:
         graph: the optimised graph.
@@ -185,6 +185,6 @@ def _methods(found: Accuracy, level: str) -> list[Error]:
 
 
 def _suggest_options(options: CompileOptions) -> list[str]:
-    """What else to leave out."""
+    """The options that a remedy may ask to leave out."""
     names = {"precision": options.precision, "weights-dtype": options.weights_dtype}
     return [f"leave out --{name} {value}" for name, value in names.items() if value != F32.name]

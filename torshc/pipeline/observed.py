@@ -79,7 +79,7 @@ def profile_files(names: Iterable[Path]) -> list[Path]:
 
 
 def read_profiles(names: Sequence[Path], model: str) -> Profile:
-    """What all files saw of a model.
+    """The runs of a model that all files saw, added up.
 
     Args:
         names: as :func:`profile_files` takes them.
@@ -145,7 +145,7 @@ def recorded_runs(profile: Profile) -> int:
 
 @dataclass
 class _Seen:
-    """What runs of some sizes were: how many, their weight, and which part of them had inputs of these values."""
+    """Runs of some sizes: how many, their weight, and which part of them had inputs of these values."""
 
     runs: int = 0
     weight: int = 0
@@ -198,7 +198,7 @@ def observed_cases(compilation: Compilation, profile: Profile) -> list[tuple[Cas
 
 
 def _rest(others: Sequence[tuple[tuple[SizeRange, ...], _Seen]]) -> tuple[tuple[SizeRange, ...], _Seen] | None:
-    """What runs of several sizes have in common; None where that is nothing."""
+    """The sizes that runs of several sizes share; None where there are none."""
     whole, sizes = _Seen(), dict[SizeRange, int]()
     for case, seen in others:
         whole.add(seen)
@@ -209,7 +209,7 @@ def _rest(others: Sequence[tuple[tuple[SizeRange, ...], _Seen]]) -> tuple[tuple[
 
 
 def _told(seen: _Seen, total: int, whole: int, what: str) -> str:
-    """What was seen, for whoever asks why there is a variant."""
+    """Words for what was seen, which say why there is a variant."""
     least = min((seen.values[v] for v in seen.guards), default=0)
     had = f"; {least} of {seen.looked} looked at had these values" if seen.guards else ""
     return f"{seen.runs} of {total} runs seen, {100 * seen.weight / whole:.0f} % of their {what}{had}"

@@ -51,7 +51,7 @@ def places_of(folder: Path) -> list[Path]:
 
 
 def fitting_places(compilation: Compilation, folder: Path) -> list[Path]:
-    """Those of them that have a place in a compilation; all of them can be read."""
+    """The folders of edited kernels that have a place in a compilation; all of them can be read."""
     here = _contracts(compilation)
     return [place for place in places_of(folder) if _contract_in(place).interface in here]
 

@@ -38,7 +38,7 @@ _HIDDEN = -1e3  # a score of this or less is as good as none
 
 @dataclass(frozen=True)
 class Use:
-    """What the elements of an input are, and their range.
+    """The meaning and the range of an input's elements.
 
     Attributes:
         input: its number.
@@ -55,7 +55,7 @@ class Use:
 
 @dataclass(frozen=True)
 class InputNeeds:
-    """What inputs have to be like, so that a run computes something.
+    """Conditions on inputs without which a run computes nothing.
 
     Attributes:
         uses: of the inputs that may not be any numbers.
@@ -67,7 +67,7 @@ class InputNeeds:
 
 
 def input_needs(graph: Graph) -> InputNeeds:
-    """What the inputs of a graph have to be like, as it was imported."""
+    """Conditions on the inputs of a graph, as it was imported."""
     return InputNeeds(uses_of(graph), preferences_of(graph))
 
 
@@ -98,7 +98,7 @@ def _is_known(size: Expr, graph: Graph) -> bool:
 
 
 def _uses_told_by(node: Node) -> Iterator[tuple[Value, str, int, Expr | None]]:
-    """What a node tells of values: what they are used as, the least and the largest."""
+    """The uses of values that a node shows: as what it takes them, the least and the largest."""
     name, operands = node.op.name, node.operands
     if isinstance(node.op, OutOfRange):
         most = node.op.sizes[0]

@@ -194,7 +194,7 @@ class Model:
             return self._opened is not None and handed.set(tensors) and self._passes(handed.passed)
 
     def _hand_over(self, handed: Handed, values: Sequence[Any]) -> list[Any] | None:
-        """The same with outputs that it makes; None where it may be no such run; under the lock."""
+        """The outputs of a run on handed arrays, which it makes; None where it cannot run so; under the lock."""
         if self._opened is None or not handed.set(values):
             return None
         results = handed.make(self._opened)
@@ -266,7 +266,7 @@ class Model:
         return [out.get(spec.name, result) for spec, result in zip(self.outputs, found, strict=True)]
 
     def _call_sized(self, inputs: Any, count: int) -> list[Any]:
-        """What a run on these tensors gives, copied out of the library's memory; under the lock only."""
+        """The outputs of a run on these tensors, copied out of the library's memory; under the lock only."""
         if self._opened is None:
             raise RunError(f"model {self.name!r} is closed", "load it again")
         outputs = self._taken.tensors if self._taken else (Tensor * max(len(self.outputs), 1))()
@@ -356,7 +356,7 @@ class Model:
         return np.asarray(value) if found is None else found
 
     def _check_shapes(self, arrays: Sequence[Array | OnDevice]) -> None:
-        """What can be said by name; the library checks all of it again, and what is more involved."""
+        """Check the shapes that a message can name; the library checks all of them again, and what is more involved."""
         bound: dict[str, int] = {}
         for symbol in self._manifest.symbols:
             if symbol.kind != "dim":
@@ -556,7 +556,7 @@ class Model:
         return tuple(filter(None, self._manifest.version.forms))
 
     def stats(self) -> Stats:
-        """What has run since the model was loaded."""
+        """Counts and times of the runs since the model was loaded."""
         with self._lock:
             steps = self._step_stats() if self._manifest.profile and self._opened else ()
             return Stats(self._runs, self._seconds, self._manifest.isa, steps, self._form_stats())

@@ -47,7 +47,7 @@ class TrainingModel(Model):
         )
 
     def __call__(self, *inputs: Any, **named: Any) -> NoReturn:
-        """As :meth:`run`."""
+        """Refuse a run, as :meth:`run` does."""
         self.run({})
 
     def context(self, threads: int | None = None, *, stream: Any = None) -> NoReturn:
@@ -119,7 +119,7 @@ class TrainingModel(Model):
 
 
 def _own_weights(states: Mapping[str, Array]) -> dict[str, Array]:
-    """Those of the model."""
+    """The states that are weights of the model."""
     return {name: array for name, array in states.items() if not name.startswith("torshc.")}
 
 

@@ -81,12 +81,12 @@ class Isa:
 
     @property
     def name(self) -> str:
-        """What it is called in short."""
+        """The short name of the level."""
         return self.processor or self.arch
 
     @property
     def processor(self) -> str:
-        """What ``--mcpu`` calls it."""
+        """The processor's name for ``--mcpu``."""
         same = (name for name, known in _VARIANTS.items() if known == (self.mcpu, self.extras))
         return next(same, f"{self.mcpu}-amx" if self.mcpu == "x86-64-v4" and self.has_tiles else self.mcpu)
 
@@ -96,12 +96,12 @@ class Isa:
         return "amx-tile" in self.extras
 
     def asking_for(self, needs: Collection[str]) -> Isa:
-        """The same, with no more of tiles than `needs` names: a library asks Linux for what its kernels use."""
+        """This level without the tiles that `needs` does not name: a library asks Linux for what its kernels use."""
         return replace(self, extras=tuple(e for e in self.extras if e not in _TILES or e in needs))
 
     @property
     def cpu_features(self) -> tuple[str, ...]:
-        """What the library asks the processor for when it is opened; the names are those of ``t_cpu.c``."""
+        """The features that the library asks the processor for when it is opened, by the names of ``t_cpu.c``."""
         if self.arch != "x86_64":
             return self.extras
         levels = {16: 3, 8: 2}.get(self.lanes, 1 if self.mcpu == "x86-64-v2" else 0)
@@ -109,7 +109,7 @@ class Isa:
 
     @property
     def baseline(self) -> Isa:
-        """What all processors of its kind have."""
+        """The level that all processors of its kind have."""
         return _baseline(self.arch) if self.arch in _BASELINE else self
 
     def flags(self, kind: str) -> tuple[str, ...]:
@@ -204,13 +204,13 @@ def versions_of(isa: Sequence[str], mcpu: str, triple: str = "") -> tuple[str, .
 
 
 def version_mark(isa: Sequence[str], mcpu: str) -> str:
-    """What tells the names of a version from those of others in one library: "v3"; empty for the only one."""
+    """The mark in the names of a version among others of one library, as "v3"; empty for the only one."""
     level = re.sub(r"x86-64|armv8(\.2)?-a|-", "", mcpu)
     return (level or "v1") if len(isa) > 1 else ""
 
 
 def kernel_prefix(version: str) -> str:
-    """What the names of kernels begin with."""
+    """The prefix of the names of kernels."""
     return f"k{version}_" if version else "k"
 
 
@@ -323,7 +323,7 @@ _ARM_PROBES = {
 
 
 def _arm_extras(mcpu: str) -> tuple[str, ...]:
-    """What a processor that LLVM knows has beyond AArch64."""
+    """The extensions beyond AArch64 of a processor that LLVM knows."""
     llvm = llvm_binding()
     machine = llvm.Target.from_triple("aarch64-unknown-linux-gnu").create_target_machine(cpu=mcpu, opt=1)
     found = (
@@ -338,7 +338,7 @@ _ARM_BITS = {"dotprod": (_HWCAP, 20), "i8mm": (_HWCAP2, 13), "bf16": (_HWCAP2, 1
 
 
 def _host_arm_extras() -> tuple[str, ...]:
-    """What Linux lets this process use; a virtual machine hides some of what the processor's name would promise."""
+    """The extensions that Linux lets this process use; a virtual machine hides some of its processor's."""
     ask = getattr(ctypes.CDLL(None), "getauxval", None)
     if ask is None:
         return ()

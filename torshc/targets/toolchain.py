@@ -1,4 +1,4 @@
-"""What builds libraries: running tools, and what a target's toolchain answers.
+"""Toolchains: running tools, and the interface of a target's toolchain.
 
 A tool gets a list of arguments and a clean environment, never a shell. What it writes depends on its arguments, its
 version and the files named, not on the folder, the locale or the time.
@@ -36,7 +36,7 @@ LINK_FLAGS = (
 
 
 def soname(prefix: str) -> str:
-    """What programs that are linked with a bundle's library look for: a name that no other bundle has."""
+    """The name by which programs that are linked with a bundle's library look for it; no other bundle has it."""
     return f"lib{prefix}.so" if prefix else ""
 
 
@@ -76,14 +76,14 @@ class Tool:
         return self.command
 
     def identity(self) -> tuple[str, ...]:
-        """What objects depend on of the tool: how it is started, what it says, and which files its programs are.
+        """The parts of the tool that objects depend on: its command, what it says, and which files its programs are.
 
         A wrapper of a compiler answers ``--version`` as the compiler does, so its file counts as well.
         """
         return (*self.command, self.version, *(program_stamp(word) for word in self.command))
 
     def fingerprint(self) -> tuple[str, ...]:
-        """What tells the tool from others on any machine: what it says, and its programs, wherever they lie.
+        """A mark of the tool that is the same on all machines: what it says, and its programs, wherever they lie.
 
         Of `ccache clang` both.
         """
@@ -181,7 +181,7 @@ class ToolFound:
 
 @dataclass(frozen=True)
 class Survey:
-    """What there is for a target.
+    """The tools and devices that are here for a target.
 
     Attributes:
         tools: what builds its libraries; the first is what compile uses.
@@ -242,7 +242,7 @@ def _tool(name: str) -> Tool:
 
 
 class Toolchain(ABC):
-    """What builds the libraries of a target.
+    """The tools that build the libraries of a target.
 
     Class attributes:
         command: what starts its compiler where nothing else is known; empty where it builds no programs.
@@ -269,7 +269,7 @@ class Toolchain(ABC):
 
     @abstractmethod
     def survey(self, cc: str = "") -> Survey:
-        """What is here of it.
+        """The tools and devices of this toolchain that are here.
 
         Args:
             cc: a C compiler to list, besides those that are found.
@@ -299,7 +299,7 @@ class Toolchain(ABC):
         raise ConfigError(f"kernels for {options.target} cannot be measured")
 
     def archiver(self, options: CompileOptions) -> Archiver:
-        """What makes static libraries.
+        """The archiver of static libraries.
 
         Raises:
             ConfigError: there are none of this target.
@@ -311,7 +311,7 @@ class Toolchain(ABC):
         )
 
     def c_compiler(self, options: CompileOptions) -> str:
-        """What compiles C kernels, "clang" or "gcc": they allocate registers differently, so tiles differ.
+        """The kind of compiler of C kernels, "clang" or "gcc": they allocate registers differently, so tiles differ.
 
         Clang where it is not known, as when only sources are written, so that they do not depend on this machine.
         """

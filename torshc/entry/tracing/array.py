@@ -19,9 +19,9 @@ Array = np.ndarray[Any, Any]
 _OWN = (str(Path(__file__).parent), str(Path(np.__file__).parent))
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
-"""What there is for NumPy's functions, filled by :mod:`.moves` and :mod:`.functions`."""
+"""Implementations of NumPy's functions, filled by :mod:`.moves` and :mod:`.functions`."""
 UFUNCS: dict[str, Callable[..., Any]] = {}
-"""What there is for NumPy's universal functions by name, of operands that have the types of one of its loops."""
+"""Implementations of NumPy's universal functions by name, of operands that have the types of one of its loops."""
 METHODS: dict[str, Callable[..., Any]] = {}
 """NumPy's functions that are methods of arrays too."""
 
@@ -47,14 +47,14 @@ def line_of() -> tuple[str, int]:
 
 
 def place_of() -> str:
-    """That line, for messages."""
+    """The line of the user's program that is traced, for messages."""
     file, line = line_of()
     text = linecache.getline(file, line).strip()
     return f"{file}:{line}{f', {text!r}' if text else ''}"
 
 
 def refusal(what: str, remedy: str = "") -> UnsupportedError:
-    """What a traced function may not do, with the line that does it."""
+    """The error for what a traced function may not do, with the line that does it."""
     return UnsupportedError([f"{place_of()}: {what}"], remedy)
 
 
@@ -313,7 +313,7 @@ def apply_ufunc(trace: Trace, ufunc: np.ufunc, inputs: Sequence[Any], dtype: Any
 
 
 def _weak(x: Any) -> Any:
-    """What promotion looks at: the type of a Python number, else the element type."""
+    """The type that promotion looks at: that of a Python number, else the element type."""
     if isinstance(x, Size):
         return int
     return x.dtype if isinstance(x, Traced) else type(x) if type(x) in (int, float) else np.asarray(x).dtype

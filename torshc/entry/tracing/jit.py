@@ -38,7 +38,7 @@ class _Leaf:
 
 @dataclass(frozen=True)
 class Stats(inprocess.Stats):
-    """What a traced function has cost.
+    """Costs of a traced function.
 
     Attributes:
         traces: how often the function was traced.
@@ -50,7 +50,7 @@ class Stats(inprocess.Stats):
 
 
 class TracedFunction:
-    """What a function does, as a model.
+    """A function as a model.
 
     Attributes:
         name: of the function.
@@ -109,7 +109,7 @@ class Jitted:
 
     @property
     def function(self) -> Callable[..., Any]:
-        """What is traced."""
+        """The function that is traced."""
         return self._function
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -121,7 +121,7 @@ class Jitted:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function returns, computed by the compiled model.
+        """The function's results, computed by the compiled model.
 
         Raises:
             UnsupportedError: what cannot be traced, with the line.
@@ -155,7 +155,7 @@ class Jitted:
         return _give_results(shape, results)
 
     def stats(self) -> Stats:
-        """What all calls have cost together."""
+        """The costs of all calls together."""
         found = [m.stats() for m, _ in self._models.values() if isinstance(m, inprocess.InProcess)]
         sums = {f.name: sum(getattr(s, f.name) for s in found) for f in dataclasses.fields(inprocess.Stats)}
         return Stats(**sums, traces=self._traces, hits=self._hits)
@@ -276,7 +276,7 @@ def _put(form: Any, inputs: Sequence[Traced]) -> Any:
 
 
 def _results(made: Any, trace: Trace, outputs: list[str], function: Any) -> Any:
-    """What a function returns, with a number for each array."""
+    """The results of a function, with a number in place of each array."""
     if isinstance(made, Traced | np.ndarray | np.generic | int | float):
         # An output has a name of its own, as it may be an input or another output too.
         outputs.append(trace.add("Identity", trace.lift(made)).name)

@@ -110,7 +110,7 @@ class Op:
         return None
 
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value] | None:
-        """The same computation from simpler operators, or None."""
+        """The node's results computed by simpler operators, or None where there are none."""
         return None
 
     def flops(self, node: Node) -> Expr:
@@ -203,7 +203,7 @@ def _broadcast_dim(dims: list[Expr], shapes: Sequence[Shape], constraints: Const
 
 
 def _wider(a: Expr, b: Expr) -> Expr:
-    """What two dimensions that fit become: the second where the first may be 1 and is; a known one is the first."""
+    """The dimension that two broadcast to: the second where the first may be 1 and is; a known one is the first."""
     if not is_runtime(a) or b in _dims_joined_in(a):
         return a
     return b if a in _dims_joined_in(b) else select(eq(a, 1), b, a)
@@ -236,7 +236,7 @@ def broadcast_into(shape: Shape, to: Shape, constraints: Constraints, what: str)
 
 
 def widened(d: Expr, to: Expr) -> Expr:
-    """What a dimension becomes where it is broadcast to another; one that a run computes may be 1."""
+    """The dimension that results where one is broadcast to another; one that a run computes may be 1."""
     return select(eq(d, 1), to, d) if is_runtime(d) else d
 
 

@@ -122,7 +122,7 @@ def demand_in_range(
 
 
 def _farthest(indices: Sequence[Expr]) -> list[Expr]:
-    """Those that are in range only if all are: the least and the largest of the known ones, and the others."""
+    """The indices that are in range only if all are: the least and the largest of the known ones, and the others."""
     known = sorted(k for k in map(as_int, indices) if k is not None)
     return [*dict.fromkeys([*map(const, (*known[:1], *known[-1:])), *(i for i in indices if as_int(i) is None)])]
 

@@ -38,7 +38,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Operand:
-    """What a declaration knows of an operand."""
+    """An operand as a declaration sees it."""
 
     type: TensorType
 
@@ -68,7 +68,7 @@ Types = TensorType | Result | Sequence[TensorType | Result]
 
 @dataclass(frozen=True)
 class Work:
-    """What an operator in the plan does.
+    """The work of an operator in the plan.
 
     Attributes:
         types: of the result, or of several.
@@ -83,7 +83,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Described:
-    """What a declaration says for some operands, with expressions for all sizes."""
+    """The results and the work that a declaration states for some operands, with expressions for all sizes."""
 
     types: tuple[TensorType | Result, ...]
     tasks: Expr
@@ -130,7 +130,7 @@ class CustomKernel(Custom):
 
     @classmethod
     def described(cls, inputs: Inputs, attributes: dict[str, Any]) -> Described:
-        """What the declaration says for some operands.
+        """The results and the work that the declaration states for some operands.
 
         Raises:
             ConfigError: the declaration fails, or says what no types are.
@@ -152,7 +152,7 @@ class CustomKernel(Custom):
         return Described(tuple(map(_plain, types)), as_expr(work.tasks), as_expr(work.scratch))
 
     def described_here(self, inputs: Inputs) -> Described:
-        """As `described`, with this operator's attributes."""
+        """The declaration for some operands and this operator's attributes."""
         return self.described(inputs, self.given)
 
     @property
@@ -256,7 +256,7 @@ def attribute_words(op: CustomKernel) -> tuple[int, ...]:
 
 
 def host_function(sources: Sources) -> str:
-    """What the host calls, around the user's function."""
+    """The C function that the host calls, around the user's."""
     return f"t_custom_{sources.function}"
 
 

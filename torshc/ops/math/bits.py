@@ -36,7 +36,7 @@ _TYPES = (F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL, *NARR
 @operator()
 @dataclass(frozen=True)
 class BitCast(Pointwise):
-    """The same bits as another type of the same width.
+    """The bits of each element read as another type of the same width.
 
     Decided here where ONNX leaves it open: a byte that is neither 0 nor 1 becomes true; a signalling NaN of 16 bits may
     become a quiet one, and one of f8e5m2 or that is folded at compile time any NaN.

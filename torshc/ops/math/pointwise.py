@@ -386,7 +386,7 @@ class Cast(Pointwise):
 
 
 def _store_and_load(x: Scalar, how: str) -> Scalar:
-    """What storing an element as a type and loading it again gives."""
+    """An element as it is after it was stored as a narrow type and loaded again."""
     return scalar.function_named(f"as_{how}")(x)
 
 
@@ -450,7 +450,7 @@ def _clip_slopes(t: Scalar, *xs: Scalar, low: float | None, high: float | None, 
 
 @gradient_of(Cast)
 def _cast_gradient(op: Cast, at: Backward) -> Tensor:
-    """As if the conversion did not round."""
+    """The gradient passes as if the conversion did not round."""
     if op.to.is_narrow or at.operand(0).dtype.is_narrow:
         raise NoGradient("floats of 8 bits and fewer have none")
     return at.gradient.cast(at.operand(0).dtype)

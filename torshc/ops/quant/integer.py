@@ -179,7 +179,7 @@ def parameter(v: Tensor, tail: int) -> Tensor:
 
 
 def to_i32(x: Tensor) -> Tensor:
-    """The same numbers in i32."""
+    """The operand converted to i32."""
     return x.constant(x.const.astype(np.int32)) if x.const is not None and x.rank == 0 else x.cast(I32)
 
 

@@ -51,7 +51,7 @@ _COMBINE = {"none": "max", "add": "add", "mul": "mul", "max": "max", "min": "min
 
 
 def identity(combine: str, dtype: DType) -> float:
-    """What changes nothing when it is combined."""
+    """The identity element of a way to combine: combined with it, an element stays."""
     if combine in ("add", "mul"):
         return int(combine == "mul")
     low = combine == "max"
@@ -495,7 +495,7 @@ def _scatter_elements_gradient(op: ScatterElements, at: Backward) -> list[Tensor
 
 @gradient_of(ScatterND)
 def _scatter_nd_gradient(op: ScatterND, at: Backward) -> list[Tensor | None]:
-    """As of ScatterElements."""
+    """The gradients of data and updates, as of ScatterElements."""
     data, indices, updates, g = at.operand(0), at.operand(1), at.operand(2), at.gradient
     depth = as_int(indices.shape[1]) or 0
     if not depth:

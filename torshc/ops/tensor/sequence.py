@@ -33,14 +33,14 @@ class SequenceOp(HostOp):
 
 
 def sequence_of(value: Value, name: str) -> Value:
-    """The same, when it is a sequence."""
+    """The value, which has to be a sequence."""
     if value.dtype is not SEQUENCE:
         raise ModelError(f"{name} of {value.type!r}, which is not a sequence")
     return value
 
 
 def tensor_of(value: Value, name: str) -> Value:
-    """The same, when it is a tensor."""
+    """The value, which has to be a tensor."""
     if value.dtype.kind == "q":
         raise ModelError(f"{name} with {value.type!r}, which is not a tensor")
     return value
@@ -348,7 +348,7 @@ class OptionalHasElement(SequenceOp):
 @operator()
 @dataclass(frozen=True)
 class OptionalGetElement(SequenceOp):
-    """What is in an optional, which a run in which it is empty is refused for; a tensor or a sequence as it is."""
+    """The contents of an optional; a run in which it is empty is refused. A tensor or a sequence stays as it is."""
 
     function: ClassVar[str] = "t_op_optional_get"
 

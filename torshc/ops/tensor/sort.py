@@ -108,7 +108,7 @@ class TopK(Op):
         return [TensorType(x.dtype, shape), TensorType(I64, shape)]
 
     def ranked(self, b: Builder, x: Value) -> list[Value]:
-        """The same by counting: for each element how many come before it, the place of each rank, what is there."""
+        """Sort by counting: how many elements come before each, the place of each rank, and the element there."""
         axis = axis_of(self.axis, x.type.rank)
         places = b.one(PlaceOfRank(axis, self.k), b.one(Rank(axis, bool(self.largest)), x))
         return [apply_named("GatherElements", Tensor(b, x), Tensor(b, places), axis=axis).value, places]
@@ -133,6 +133,6 @@ class TopK(Op):
 
 @gradient_of(TopK)
 def _top_k_gradient(op: TopK, at: Backward) -> Tensor:
-    """What was taken has its gradient where it stood; each element is taken once."""
+    """Each element that was taken gets the gradient of its place in the result; each is taken once."""
     x = at.operand(0)
     return apply_named("ScatterElements", zeros(x), at.outputs[1], at.gradient, axis=axis_of(op.axis, x.rank))

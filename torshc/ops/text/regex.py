@@ -44,7 +44,7 @@ _LAST = sys.maxunicode
 
 @dataclass(frozen=True)
 class Set:
-    """One code point out of some."""
+    """Matches one code point of a set."""
 
     ranges: Ranges
 
@@ -58,14 +58,14 @@ class Assert:
 
 @dataclass(frozen=True)
 class Sequential:
-    """One part after the other."""
+    """Matches parts one after the other."""
 
     parts: tuple[Piece, ...]
 
 
 @dataclass(frozen=True)
 class Either:
-    """One of the parts."""
+    """Matches one of several parts."""
 
     parts: tuple[Piece, ...]
 
@@ -86,7 +86,7 @@ Piece = Set | Assert | Sequential | Either | Repeat
 
 
 def _unite_ranges(ranges: Sequence[tuple[int, int]]) -> Ranges:
-    """The same code points in ascending order, each once."""
+    """Ranges of the same code points in ascending order, none twice."""
     out: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if out and low <= out[-1][1] + 1:
@@ -182,7 +182,7 @@ class _Parser:
         return ModelError(f"pattern {_shorten(self.text)}, at {self.at}: {why}", "patterns are in the syntax of RE2")
 
     def take(self, expression: str) -> re.Match[str] | None:
-        """What stands here, when it has this form."""
+        """The next characters of the pattern, if they have this form."""
         found = re.compile(expression).match(self.text, self.at)
         if found is not None:
             self.at = found.end()

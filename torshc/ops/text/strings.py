@@ -66,7 +66,7 @@ def pick(b: Builder, places: Value, *strings: Value) -> Value:
 
 @dataclass(frozen=True)
 class TextView(Text):
-    """The same elements under another shape of numbers; under the same when it is None."""
+    """The elements of a tensor of strings under another shape, or under its own where that is None."""
 
     name: ClassVar[str] = "TextView"
     function: ClassVar[str] = "t_op_text_view"

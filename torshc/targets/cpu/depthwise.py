@@ -69,7 +69,7 @@ class DepthwiseKernel(HeavyKernel):
 
 @dataclass(frozen=True)
 class ByteDepthwiseKernel(DepthwiseKernel):
-    """The same of bytes, summed in i32; words of weights hold four kernel rows.
+    """A depthwise convolution of bytes, summed in i32; words of weights hold four kernel rows.
 
     Attributes:
         outside: what taps outside the image read; zeros when there is none.
@@ -160,7 +160,7 @@ def _pack_bytes(w: Value, size: Geometry, lanes: int) -> Packed:
 def _pack_at_run_time(
     w: Value, size: Geometry, lanes: int, storage: Mapping[Value, Storage], owner: int
 ) -> tuple[Packed | Temporary, list[Kernel]]:
-    """The same of weights that are no constant, by a kernel."""
+    """Pack weights that are no constant, by a kernel."""
     axes = [
         axis("v", -(-size.groups // lanes)),
         *(axis(f"t{k}", n) for k, n in enumerate(size.kernel)),

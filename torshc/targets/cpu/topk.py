@@ -58,7 +58,7 @@ class TopKKernel(HeavyKernel):
 
     @property
     def few_known(self) -> bool | None:
-        """The same, None where it is known only at run time."""
+        """Whether few are taken; None where it is known only at run time."""
         return bool(self.few.data) if self.few.op == "const" else None
 
     @property

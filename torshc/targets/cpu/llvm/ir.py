@@ -127,7 +127,7 @@ class Callee:
 
 @dataclass
 class Function:
-    """What the blocks of one function share.
+    """A function under construction: what its blocks share.
 
     Attributes:
         slots: variables on the stack, at its start; LLVM makes registers of them.
@@ -195,7 +195,7 @@ class Ops(ABC):
         return self.made(f"{op} {a.typed}, {b}", "i1", a.lanes)
 
     def select(self, condition: Reg, a: Reg, b: Reg) -> Reg:
-        """One of two registers, lane by lane where the condition is wide."""
+        """Choose one of two registers, lane by lane where the condition is wide."""
         if condition.lanes > 1:
             condition, a, b = self.alike(condition, a, b)
         else:
@@ -252,7 +252,7 @@ class Ops(ABC):
         return Reg(name, kind, lanes)
 
     def get(self, slot: Reg) -> Reg:
-        """What a variable holds."""
+        """Load a variable."""
         return self.made(f"load {slot.full}, ptr {slot}", slot.type, slot.lanes)
 
     def set(self, slot: Reg, x: Reg) -> None:
@@ -265,7 +265,7 @@ class Ops(ABC):
 
     @contextmanager
     def loop_while(self, counter: Reg, step: int, most: Reg) -> Iterator[Reg]:
-        """As long as counter <= most; the counter, a variable, moves by a step at the end of each round."""
+        """A loop while counter <= most; the counter, a variable, moves by a step at the end of each round."""
         test, body, end = self.label(), self.label(), self.label()
         self.put(f"  br label %{test}")
         self.put(f"{test}:")
@@ -320,7 +320,7 @@ class Ops(ABC):
         return x if x.lanes == 1 else join(*(self.lane_of(x, k) for k in (0, 1)))
 
     def lane_of(self, x: Reg, k: int) -> Reg:
-        """One lane."""
+        """One lane of a vector."""
         return self.made(f"extractelement {x.typed}, i64 {k}", x.type)
 
     def any(self, mask: Reg) -> Reg:
