@@ -40,7 +40,7 @@ bare := cat cp cut dirname echo env ln make mkdir mktemp mv rm sed sh sha256sum 
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized shape-fuzz graph-fuzz contrib-fuzz mutants mutate fuzz coverage trust operators bench bench-operators bench-decoder bench-ranks bench-functions bench-profile bench-resize bench-training cluster learning kills contexts card sample-c dist venv venv-bare clean distclean
+.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized tests-sanitized shape-fuzz graph-fuzz contrib-fuzz mutants mutate fuzz coverage trust operators bench bench-operators bench-decoder bench-ranks bench-functions bench-profile bench-resize bench-training cluster learning kills contexts card sample-c dist venv venv-bare clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -105,6 +105,9 @@ conformance-sanitized: $(call stamp,test) ## its core cases with address and und
 
 models-sanitized: $(call stamp,test) ## MODELS=... COUNT=... SEED=0: models, and as many random graphs, with the sanitizers
 	OPENBLAS_NUM_THREADS=1 $(py) -W ignore -m tests.robust.sanitized_models $(MODELS) $(if $(filter file,$(origin COUNT)),,--count $(COUNT)) --seed $(SEED) --jobs $(JOBS)
+
+tests-sanitized: $(call stamp,test) ## ARGS='tests/pipeline/test_training.py': the tests of training, or those named, with the sanitizers
+	$(py) -m tests.robust.sanitized_tests $(ARGS)
 
 shape-fuzz: $(call stamp,test) ## COUNT=5000 SEED=0: random shape arithmetic and broadcasts, sizes 1 in turn, against ONNX Runtime
 	$(py) -m tests.robust.shape_check --count $(COUNT) --seed $(SEED) --level $(LEVEL)

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
+import math
+import resource
 import statistics
 import tempfile
 import time
@@ -73,25 +76,32 @@ def _batch(torch: Any, name: str) -> tuple[Any, Any]:
 def _compare(torch: Any, name: str, bundles: Mapping[int, Path], options: argparse.Namespace) -> None:
     """Prints the figures of a network."""
     x, target = _batch(torch, name)
+    feeds, before = {"x": x.numpy(), "target": target.numpy()}, _resident_bytes()
     with torshc.load(bundles[3], threads=options.threads) as model:
-        feeds = {"x": x.numpy(), "target": target.numpy()}
+        first = float(np.asarray(model.step(feeds)["loss"]))
+        memory = f"{(_resident_bytes() - before) / 1e6:.1f} MB resident, {_planned_bytes(bundles[3]) / 1e6:.1f} planned"
         steps: dict[str, Step] = {"torshc": lambda: model.step(feeds)}
         for compiled in (False, True):
             for last in (False, True):
                 words = ["compiled" if compiled else "eager", *(["channels last"] if last else [])]
                 steps[" ".join(words)] = _torch_step(torch, name, x, target, compiled, last)
-        losses = {system: float(np.asarray(step())) for system, step in _first_losses(steps).items()}
+        losses = [first, *(step() for system, step in steps.items() if system != "torshc")]
         times = _measure(steps, options.seconds)
     best = min(t for system, t in times.items() if system != "torshc")
-    print(f"\n{name} {'x'.join(map(str, SHAPES[name]))}, losses {', '.join(f'{v:.4f}' for v in losses.values())}")
+    print(f"\n{name} {'x'.join(map(str, SHAPES[name]))}, losses {', '.join(f'{v:.4f}' for v in losses)}")
     print("  " + ", ".join(f"{system} {t * 1e3:.2f} ms" for system, t in times.items()))
-    print(f"  {best / times['torshc']:.2f} times PyTorch's fastest, aim {AIMS[name]}", flush=True)
+    print(f"  {best / times['torshc']:.2f} times PyTorch's fastest, aim {AIMS[name]}; {memory}", flush=True)
 
 
-def _first_losses(steps: dict[str, Step]) -> dict[str, Step]:
-    """The steps, ours as its loss: the first of each is made with the same weights."""
-    ours = steps["torshc"]
-    return {**steps, "torshc": lambda: next(iter(ours().values()))}
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def _planned_bytes(bundle: Path) -> int:
+    """What a step has in memory: states, the weights that they began with, and the arena."""
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    states = sum(math.prod(s["dims"]) * (8 if s["dtype"].endswith("64") else 4) for s in manifest["training"]["states"])
+    return int(manifest["arena_bytes"] + manifest["weights"]["bytes"] + states)
 
 
 def _bundle(torch: Any, name: str, folder: Path, level: int) -> Path:
