@@ -14,7 +14,7 @@ class Arguments:
 
     Args:
         kernel: the other.
-        known: registers that are in memory by now: where.
+        known: registers, and what follows from them, that are in memory by now: where.
     """
 
     def __init__(self, kernel: Kernel, known: Mapping[Expr, tuple[Temporary, Expr]] | None = None) -> None:
@@ -33,7 +33,7 @@ class Arguments:
             if x.op == "load" and isinstance(x.data, int):
                 number = self._number(self.kernel.buffers[x.data])
                 return load(number, tuple(self.bring(a) for a in x.args), x.dtype)
-            if x.op == "acc" and x in self.known:
+            if x in self.known:
                 to, place = self.known[x]
                 return load(self.add(to, x, written=False), (place,), x.dtype)
             return None

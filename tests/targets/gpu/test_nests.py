@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.seeded import seeded
-from torshc.expr import BOOL, F16, F32, F64, I32, DType, as_int, const
+from torshc.expr import BOOL, F16, F32, F64, I32, DType, as_int, const, walk
 from torshc.graph import Graph
 from torshc.kernels.machine import Device, Machine
 from torshc.passes.policy import Policy
@@ -16,7 +16,7 @@ from torshc.plan.finalise import finalise
 from torshc.plan.place import make_plan
 from torshc.targets.gpu import nests
 from torshc.targets.gpu.cuda.target import CudaTarget
-from torshc.targets.gpu.grid import GridColumns, GridRow
+from torshc.targets.gpu.grid import GridColumns, GridMap, GridRow
 
 from ...support.kernels import Maker, Shape, random, sizes
 from ...support.run_grid import GridProgram, needs_emulator, templates
@@ -24,6 +24,7 @@ from ...support.run_kernel import close
 
 pytestmark = needs_emulator
 RNG = seeded(13)
+EPSILON = np.array(1e-3, np.float32)
 DIMS = {"b": 3, "s": 70, "c": 5}
 
 # Shape, axes of the sum, templates that are expected.
@@ -251,3 +252,24 @@ def number(e: Any) -> int:
     known = as_int(e)
     assert known is not None
     return known
+
+
+@pytest.mark.parametrize("shape", [(26000, 12), (2, 90000)], ids=str)
+def test_what_depends_on_a_row_alone_is_computed_once(shape: Shape) -> None:
+    """Of a normalisation whose sums are in pieces, elements take a factor and a summand."""
+    m, axis = Maker(), 0 if shape[1] == 12 else 1
+    columns = [1 if k == axis else d for k, d in enumerate(shape)]
+    x, scale, bias = (m.input(*d) for d in (shape, columns, columns))
+    mean, square = (m.add("ReduceMean", v, axes=(axis,), keepdims=True) for v in (x, m.add("Mul", x, x)))
+    deviation = m.add("Sqrt", m.add("Add", m.add("Sub", square, m.add("Mul", mean, mean)), m.graph.constant(EPSILON)))
+    factor = m.add("Div", scale, deviation)
+    y = m.add("Add", m.add("Mul", x, factor), m.add("Sub", bias, m.add("Mul", mean, factor)))
+    program = GridProgram(m.output(y), target=target())
+    *_, elements = program.kernels
+    assert isinstance(elements, GridMap) and len(elements.stores) == 1
+    assert sorted(e.op for e in walk(elements.stores[0].value) if e.op not in ("axis", "const")).count("load") == 3
+    assert not {"sqrt", "div"} & {e.op for e in walk(elements.stores[0].value)}
+    given = [random(RNG, tuple(as_int(d) or 0 for d in v.shape)) for v in (x, scale, bias)]
+    wide = given[0].astype(np.float64)
+    normal = (wide - wide.mean(axis, keepdims=True)) / np.sqrt(wide.var(axis, keepdims=True) + 1e-3)
+    close(program.run(*given)[0], normal * given[1] + given[2], 1e-4)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from ...expr import Expr, acc, as_int, axis, load, product
+from ...expr import Expr, acc, as_int, axis, cost, load, product
+from ...expr.affine import contains
 from ...graph import Value
 from ...kernels.arguments import Arguments
 from ...kernels.base import Kernel, Store, Temporary
@@ -26,6 +27,7 @@ BLOCKS = 16  # pieces a multiprocessor, so that all are busy to the end
 SCARCE = 8  # blocks a multiprocessor below which pieces are worth a launch
 LONG = 64  # elements of a row a thread, above which they are
 STEPS = 16  # elements of a piece a thread, at the least
+COSTLY = 4  # operations that are done once for each row, and not for each of its elements
 LARGE = 2**18  # elements that are read again for a second reduction, above which that is
 
 
@@ -88,6 +90,7 @@ class _Pieces:
         self.piece, self.length = axis("piece", count), length
         self.points = product([a.args[0] for a in kernel.axes])
         self.known: dict[Expr, tuple[Temporary, Expr]] = {}  # what follows from a stage, by its name in later ones
+        self.once, self.left = _once_a_row(kernel)
 
     def run(self) -> list[Kernel]:
         kernels: list[Kernel] = []
@@ -122,11 +125,14 @@ class _Pieces:
             term = load(source, (place,), kept.dtype)
             accumulators.append(Accumulator(a.name, a.combine, term, args.bring(a.result)))
         stores += [args.store(s) for s in self.kernel.row if last]
-        for a in stage.accumulators if not last or self.kernel.element else ():
-            follows, at = acc(f"x{a.name}", a.result.dtype), row_major(self.kernel.axes)
-            to = self._temporary(f"row {a.name}", follows, self.points)
-            stores.append(Store(args.add(to, follows), at, follows))
-            self.known[follows] = to, at
+        names = {acc(f"x{a.name}", a.result.dtype): a.name for a in stage.accumulators}
+        known = [(f"row {name}", x, x) for x, name in names.items() if not last or x in self.left]
+        known += [(f"row value {k}", e, args.bring(e)) for k, e in enumerate(self.once) if last]
+        at = row_major(self.kernel.axes)
+        for name, e, value in known:
+            to = self._temporary(name, e, self.points)
+            stores.append(Store(args.add(to, e), at, value))
+            self.known[e] = to, at
         return to_grid(
             RowKernel(
                 buffers=tuple(args.list),
@@ -170,6 +176,25 @@ class _Pieces:
 
     def _temporary(self, name: str, what: Expr, count: Expr) -> Temporary:
         return Temporary(name, self.owner, count * what.dtype.size)
+
+
+def _once_a_row(kernel: GridRow | GridColumns) -> tuple[list[Expr], set[Expr]]:
+    """What elements of a row are computed of and depends on the row alone, where it takes some operations.
+
+    Returns:
+        Also all that is read beside.
+    """
+    found, left, pending = dict[Expr, None](), set[Expr](), [s.value for s in kernel.element]
+    while pending:
+        e = pending.pop()
+        if e in left:
+            continue
+        if cost(e) >= COSTLY and not any(contains(e, r) for r in kernel.reduce):
+            found[e] = None
+        else:
+            left.add(e)
+            pending += e.args
+    return list(found), left
 
 
 def _cut(
