@@ -16,6 +16,7 @@ from ..ops.math.reduce import Reduce
 from ..ops.nn.conv import FEW_CHANNELS
 from ..ops.nn.norm import LRN
 from ..ops.nn.pool import Pool
+from ..ops.nn.taps import FoldedTaps
 from ..ops.tensor.parts import Pad, Slice, Split
 from ..ops.tensor.view import Concat, Reshape, Transpose, remap
 from .manager import graph_pass
@@ -103,6 +104,8 @@ def _keeps_memory(node: Node) -> bool:
 
 def _is_best_so(node: Node, readers: Sequence[Node]) -> bool:
     """Whether a copy is best stored channels-last for its readers: it costs nothing, or adds channels to read."""
+    if isinstance(node.op, FoldedTaps):
+        return True
     if isinstance(node.op, Pad) and any(as_int(side[1]) != 0 for side in (node.op.before, node.op.after)):
         return any(r.op.family in _CONVOLUTIONS for r in readers)  # see pad_channels
     return _keeps_memory(node) and any(map(_slides, readers))

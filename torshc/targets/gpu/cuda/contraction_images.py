@@ -12,7 +12,7 @@ from ....expr.affine import strides_along
 from ..contraction_factor import Factor, as_bool
 
 MOST_STEP = 8  # pixels from one window to the next, at most
-MOST_TAP = 255  # pixels from a window's first tap to its last, at most
+MOST_TAP = {1: (1 << 16) - 1, 2: 255, 3: 31}  # pixels from a window's first tap to its last, at most
 CORNERS = {1: 1 << 15, 2: 128, 3: 16}  # ends of what windows cover are so many pixels off the image, at most
 
 
@@ -42,7 +42,7 @@ class Side:
     def is_served(self, sides: int, packet: int) -> bool:
         """Whether the card copies windows along such a side."""
         near = all(-CORNERS.get(sides, 0) <= corner < CORNERS.get(sides, 0) for corner in (self.first, self.last))
-        fits = self.size > 0 and self.step <= MOST_STEP and self.reach <= MOST_TAP
+        fits = self.size > 0 and self.step <= MOST_STEP and self.reach <= MOST_TAP.get(sides, 0)
         return near and fits and self.pitch > 0 and self.pitch % packet == 0
 
 
