@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from ...base.features import Feature
 from ...expr import F32, DType, Expr, as_int, product, walk
-from ...expr.affine import divisor_of
+from ...expr.affine import contains, divisor_of
 from ...expr.formulas import EXACT, Language
 from ...graph import Graph, Value
 from ...kernels.base import Buffer, Kernel, Packed, Store
@@ -307,6 +307,24 @@ class GridPrinter(IndexPrinter):
             place = s.index(x.offset)
             s.lines.append(f"{where}t_write{size}(b{x.buffer} + {place}, {name});")
         return indented(s.lines, indent)
+
+    def ahead(self, stores: Iterable[Store], rows: Sequence[Expr], packet: Expr, size: int, count: str) -> str:
+        """Statements that bring to the second cache what stores read of a row, but for what all rows read.
+
+        Args:
+            rows: axes of a row.
+            packet: the axis along it, from a multiple of `size` on.
+            count: elements.
+        """
+        s = self._statements({}, "ahead", Packet(packet, size))
+        assert s.packet is not None
+        for e, choices in s.find_loads([x.value for x in stores]).items():
+            (place,) = e.args
+            if not choices and s.packet.steps(place) and any(contains(place, a) for a in rows):
+                assert isinstance(e.data, int)
+                element = self.kernel.buffers[e.data].dtype.size
+                s.lines.append(f"t_prefetch(b{e.data} + {s.index(place)}, {count} * {element});")
+        return indented(s.lines, 8)
 
     def accumulate(
         self,

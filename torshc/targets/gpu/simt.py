@@ -110,7 +110,7 @@ class Statements(StatementPrinter):
         """Read every operand that a packet reads as a whole, before the loop over its elements."""
         if self.packet is None:
             return
-        for e, choices in self._find_loads(roots).items():
+        for e, choices in self.find_loads(roots).items():
             if not self.packet.steps(e.args[0]) or (choices and (len(choices) > 1 or not self._is_whole(choices[0]))):
                 continue
             assert isinstance(e.data, int)
@@ -267,7 +267,7 @@ class Statements(StatementPrinter):
         """Whether a select guards all elements of the packet or none; not of None."""
         return self.packet is not None and choice is not None and not contains(choice.args[0], self.packet.axis)
 
-    def _find_loads(self, roots: Sequence[Expr]) -> dict[Expr, list[Expr | None]]:
+    def find_loads(self, roots: Sequence[Expr]) -> dict[Expr, list[Expr | None]]:
         """Loads from memory, and the selects that guard them: none where one is made whatever the place.
 
         A select between what guards an index and a constant; None stands for any other, and for several.
