@@ -68,6 +68,24 @@ def test_images_that_save_nothing_stay(change: str, monkeypatch: pytest.MonkeyPa
     assert not run_one("recompute_activations", step(kept=change == "small"), OPTIONS)
 
 
+def test_folded_pictures_are_made_again_of_an_input() -> None:
+    m = Model()
+    taps = {"box": (2, 2), "steps": (2, 2), "starts": (0, 0), "sizes": (64, 64), "channels": 32}
+    folded = m("Relu", m("FoldedTaps", m.input(4, 3, 128, 128), domain="torshc", **taps))
+    loss = m("ReduceSum", m("Conv", folded, m.input(16, 32, 1, 1), **FORM), axes=(0, 1, 2, 3), keepdims=False)
+    slope = m("Mul", m.input(4, 16, 64, 64), loss)
+    back = m("ConvWeights", folded, slope, domain="torshc", shape=dims(16, 32, 1, 1), **FORM)
+    graph = m.done(loss, back)
+    graph.recomputes = True
+    fed = random_inputs(graph)
+    before = run_graph(graph, fed)
+    assert run_one("recompute_activations", graph, OPTIONS)
+    verify(graph, "recompute_activations")
+    assert names(graph).count("FoldedTaps") == 2
+    for a, b in zip(run_graph(graph, fed), before, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 @pytest.mark.parametrize("images", [1, 2])
 def test_what_slopes_alone_read_is_never_stored(images: int) -> None:
     """In any training step: a slope reads the image of which its operand was made, where that is one."""

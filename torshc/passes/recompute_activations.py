@@ -9,6 +9,7 @@ from ..base.options import CompileOptions
 from ..expr import as_int, product
 from ..graph import Graph, Node, Recomputation, Rewriter, Value, relayout, rewire
 from ..ops.math.pointwise import Separator
+from ..ops.nn.taps import FoldedTaps
 from .manager import graph_pass
 from .recompute_segments import Kept, find_segments, work_of
 
@@ -22,12 +23,12 @@ def recompute_activations(graph: Graph, options: CompileOptions) -> bool:
     """Results of a normalisation and an activation function are computed again before the backward pass reads them.
 
     Only where they follow element by element from activations that the backward pass reads too, and that are not
-    computed again themselves. In any step, what is read element by element alone, as Clip and its slope read a
-    normalised image, is not stored at all where it follows from one image: slopes read that in its place. Where the
-    step asks for more (`recompute: true`), the memory is free in between, and a kernel more reads those and writes
-    this. For a bound of memory (`--train-memory`) whole segments of the forward pass are computed again too
-    (`recompute_segments.py`): of all that could be, as many as the bound needs, those first that free the most for
-    their time.
+    computed again themselves, or are pictures whose taps are channels (`fold_taps.py`). In any step, what is read
+    element by element alone, as Clip and its slope read a normalised image, is not stored at all where it follows from
+    one image: slopes read that in its place. Where the step asks for more (`recompute: true`), the memory is free in
+    between, and a kernel more reads those and writes this. For a bound of memory (`--train-memory`) whole segments of
+    the forward pass are computed again too (`recompute_segments.py`): of all that could be, as many as the bound needs,
+    those first that free the most for their time.
 
     Before::
 
@@ -94,7 +95,8 @@ class _Chain:
             if node is None or (v is not self.value and (v.shape != self.value.shape or node in found)):
                 continue
             kept = v is not self.value and bool(self.late.get(v))
-            if kept or node.op.family != "pointwise" or len(node.outputs) > 1:
+            folds = isinstance(node.op, FoldedTaps) and node.operands[0].producer is None
+            if kept or not (folds or node.op.family == "pointwise") or len(node.outputs) > 1:
                 if v is self.value or not kept or v in self.again:
                     return []
                 continue
