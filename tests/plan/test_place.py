@@ -156,3 +156,12 @@ def test_readers_widen_what_a_kernel_made_narrow() -> None:
     assert [[v.dtype.name for v in g.outputs] for g in plan.groups] == [["u8"], ["f32"]]
     assert shown(plan) == ["MatMul+Cast", "MatMul+Add"]
     assert [n.op.name for n in plan.groups[1].folded] == ["Cast"]
+
+
+def test_a_kernel_keeps_what_comes_before_a_view_when_readers_widen() -> None:
+    """What is left of a group whose last steps its readers take reaches back through the views in its middle."""
+    m = Model()
+    product = m("Exp", m("MatMul", m.input(8, 16), m.input(16, 12)))
+    wide = m("Cast", m("Cast", m("Neg", m("Reshape", product, shape=dims(4, 24))), to=U8), to=F32)
+    plan = plan_of(m.done(m("Add", m("MatMul", m.input(4, 16), m.input(16, 24)), wide)))
+    assert shown(plan)[0] == "MatMul+Exp+Neg+Cast"

@@ -83,7 +83,12 @@ class _Placer:
         self._order()
         for group in self.groups:
             if not self.widened.isdisjoint(group.nodes):
-                used = {n for v in group.outputs if v.producer is not None for n in self._needed_members(v.producer)}
+                used = {
+                    n
+                    for v in group.outputs
+                    if v.producer is not None
+                    for n in self._needed_members(v.producer, group.folded)
+                }
                 group.nodes = [n for n in group.nodes if n in used]
             group.boundaries = [b for b in self.boundaries if b.consumer in group.nodes]
         permits = self.permits
@@ -251,9 +256,9 @@ class _Placer:
         work = cost(body)
         return f"an element takes {work} operations, more than {most.work}" if work > (most.work or 0) else ""
 
-    def _needed_members(self, node: Node) -> list[Node]:
-        """The nodes of a group that one of its results depends on."""
-        members, out, pending = set(self.group_of[node].nodes), [], [node]
+    def _needed_members(self, node: Node, folded: Sequence[Node] = ()) -> list[Node]:
+        """The nodes of a group that one of its results depends on, also through views that its kernel looks through."""
+        members, out, pending = {*self.group_of[node].nodes, *folded}, list[Node](), [node]
         while pending:
             n = pending.pop()
             if n in out:
