@@ -42,8 +42,11 @@ struct step {
     int k;          /* length of the sums; an int, so that no compiler fears an overflow */
 };
 
-T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, int64_t n, const float *a,
+T_FN void tile(const struct call *from, const int rows, const int vecs, int64_t m, int64_t n, const float *a,
     struct step s) {
+    void *const buf[] = {from->buf[0], from->buf[1], from->buf[2], from->buf[3]};
+    struct call own = *from, *c = &own;
+    own.buf = buf;
     const float *row[T_MR];
     f32v acc[T_MR][T_NV];
     T_UNROLL for (int r = 0; r < rows; r++) row[r] = a + r * A_ROW;
@@ -77,7 +80,7 @@ static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, const
 }
 
 /* ---- tasks ---- */
-void ke8e7b674a8b8(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k24520db7e06d(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 7) / 8), t_imax(1, ((c->s0 + 48) / 96))), n_blocks = 1;
     (void)scratch;

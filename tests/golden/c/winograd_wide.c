@@ -45,7 +45,7 @@ T_FN void forward(const f32v *d, f32v *out, int64_t out_step) {
 /* The transformed input of a tile: one vector of channels at each point of v; what is outside of rows `top` to `bottom`
  * and columns `left` to `right` is 0.  Returns the sums of squares so far. */
 T_FN f32v transform_vector(const struct call *c, const int whole, const float *image, int64_t from, int64_t top,
-    int64_t bottom, int64_t left, int64_t right, float *v, f32v squares) {
+    int64_t bottom, int64_t left, int64_t right, float *v, int64_t v_step, f32v squares) {
     (void)c;
     f32v e[36];
     T_UNROLL for (int j = 0; j < 6; j++) {
@@ -60,7 +60,7 @@ T_FN f32v transform_vector(const struct call *c, const int whole, const float *i
     T_UNROLL for (int i = 0; i < 6; i++) {
         f32v o[6];
         forward(e + i * 6, o, 1);
-        T_UNROLL for (int j = 0; j < 6; j++) t_store_f32(v + (i * 6 + j) * V_STEP, o[j]);
+        T_UNROLL for (int j = 0; j < 6; j++) t_store_f32(v + (i * 6 + j) * v_step, o[j]);
     }
     return squares;
 }
@@ -68,23 +68,24 @@ T_FN f32v transform_vector(const struct call *c, const int whole, const float *i
 /* All channels of a tile: v[36][V_STEP] from that tile on.  Returns whether its outputs have to be plain sums. */
 static int transform_in(const struct call *c, const float *x, float *v, int64_t tile) {
     const struct place at = place_of(tile);
+    const int64_t v_step = V_STEP; /* read once, as stores might change what it is made of */
     const int64_t h = at.h - 1, w = at.w - 1;
     const int64_t from = h * 416 + w * 32;
     const float *image = x + at.n * 5408;
     f32v squares = {0};
     if (h >= 0 && w >= 0 && h + 6 <= IH && w + 6 <= IW) {
         for (int64_t i = 0; i < IC; i += 16) {
-            squares = transform_vector(c, 1, image, from + i, 0, 0, 0, 0, v + i, squares);
+            squares = transform_vector(c, 1, image, from + i, 0, 0, 0, 0, v + i, v_step, squares);
         }
     } else {
         for (int64_t i = 0; i < IC; i += 16) {
-            squares = transform_vector(c, 0, image, from + i, -h, IH - h, -w, IW - w, v + i, squares);
+            squares = transform_vector(c, 0, image, from + i, -h, IH - h, -w, IW - w, v + i, v_step, squares);
         }
     }
     return !t_hall_bool((i32v)(squares <= LARGEST));
 }
 
-void k27f4fd9a917c(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kc9d8b2579b20(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const float *x = (const float *)buf[0];
@@ -233,12 +234,12 @@ T_FN void backward(const f32v *m, f32v *out, int64_t out_step) {
 /* The outputs of a tile, for `channels` channels from n0 on, from sums[36][SUM_STEP]. */
 static void transform_out(const struct call *c, const float *sums, int64_t tile, int64_t n0, int64_t channels) {
     const struct place at = place_of(tile);
-    const int64_t rows = t_imin(4, OH - at.h), columns = t_imin(4, OW - at.w);
+    const int64_t sum_step = SUM_STEP, rows = t_imin(4, OH - at.h), columns = t_imin(4, OW - at.w);
     for (int64_t n = 0; n < channels; n += 16) {
         f32v e[24], o[16];
         T_UNROLL for (int j = 0; j < 6; j++) {
             f32v m[6];
-            T_UNROLL for (int i = 0; i < 6; i++) m[i] = t_load_f32(sums + (i * 6 + j) * SUM_STEP + n);
+            T_UNROLL for (int i = 0; i < 6; i++) m[i] = t_load_f32(sums + (i * 6 + j) * sum_step + n);
             backward(m, e + j, 6);
         }
         T_UNROLL for (int i = 0; i < 4; i++) backward(e + i * 6, o + i * 4, 1);
@@ -273,7 +274,7 @@ static __attribute__((noinline)) void sum_plainly(const struct call *c, const fl
     }
 }
 
-void ke7eca6ba04a6(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void ke30672439254(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const float *x = (const float *)buf[0], *sums = buf[1];
