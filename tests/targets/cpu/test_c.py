@@ -229,3 +229,14 @@ def test_two_sums_of_columns_read_them_once(lanes: int, compiler: str, columns: 
         # A term is rounded three times, and forty sums of them are, each by 2^-24 of what they may come to.
         most = np.abs(terms).sum(axis=1).max() * 43 * 2.0**-24
         np.testing.assert_allclose(found, terms.sum(axis=1, keepdims=True), rtol=0, atol=most)
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize("width", [3, 70])
+def test_a_long_sum_of_columns_is_no_chain(lanes: int, compiler: str, width: int) -> None:
+    """A chain of 9999 terms of one sign would be off by some 3e-6, as each is added to thousands."""
+    m, x = Maker(), RNG.uniform(0, 1, (9999, width)).astype(np.float32)
+    graph = m.output(m.add("ReduceSum", m.input("n", width), axes=(0,)))
+    program = Program(graph, {"n": 9999}, machine=Machine(lanes=lanes, compiler=kind_of(compiler)), compiler=compiler)
+    wanted = x.sum(0, dtype=np.float64)
+    assert abs(program.run(x)[0].reshape(-1) / wanted - 1).max() < 1e-6

@@ -45,6 +45,7 @@ NEAR_ROW = 16384  # elements up to which a row and the next are in a near cache 
 FEW_TYPES = frozenset({BOOL, F32, I32, I64})
 ROW_BESIDE = 256  # elements up to which sixteen rows stay in the nearest cache
 
+CHAIN = 64  # terms that are added one after the other, where a sum has many more
 _HORIZONTAL = {"add": "hsum", "mul": "hprod", "max": "hmax", "min": "hmin", "or": "hany", "and": "hall"}
 
 
@@ -72,6 +73,8 @@ class Printer(IndexPrinter):
         kernel: the kernel that is rendered.
         lanes: lanes of a vector.
     """
+
+    chain = CHAIN
 
     def __init__(self, kernel: Kernel, lanes: int) -> None:
         super().__init__(kernel)
@@ -309,6 +312,17 @@ class Printer(IndexPrinter):
         for r in self.kernel.reduce:  # type: ignore[attr-defined]
             position = position * r.args[0] + r
         return self.scalar(position)
+
+    def sums_of_sums(self, stage: Any) -> bool:
+        """Whether sums of f32 that vectors hold side by side are added from sums of `CHAIN` terms each.
+
+        One chain of n terms would be off by some sqrt(n) roundings, as where gradients of a bias sum all pixels.
+        """
+        k = self.kernel
+        assert isinstance(k, RowKernel)
+        length = as_int(product([r.args[0] for r in k.reduce]))
+        plain = all(a.how == "add" and a.term.dtype.compute == "f32" and a.start == 0 for a in stage.accumulators)
+        return plain and not k.across and (length is None or length >= 2 * CHAIN)
 
     def identity(self, a: Accumulator) -> str:
         """The vector that an accumulation starts from."""
