@@ -101,11 +101,11 @@ T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16
     if (down > 1) T_AMX_STORE(2, sums + 16 * T_NR, row);
     if (down > 1 && across > 1) T_AMX_STORE(3, sums + 16 * T_NR + 16, row);
 }
-/* The same in parts, steps `from` up to `to` of one run of rows: the sums stay in their tiles. In the first step what these held
- * before goes to `before`, a tile behind each product, as four stores at once hold up the loads behind them; `held` is where
- * there are no tiles. */
+/* The same in parts, steps `from` up to `to` of one run of rows: the sums stay in their tiles, from `start` on, or 0 where that is
+ * NULL. In the first step what these held before goes to `before`, a tile behind each product, as four stores at once hold up
+ * the loads behind them; `held` is where there are no tiles. */
 T_FN void t_bf16_part(const int down, const int across, int from, int to, struct t_bf16_rows a, struct t_bf16_panels b,
-                      float *held, float *before) {
+                      const float *start, float *held, float *before) {
     const int row = T_NR * (int)sizeof(float);
     (void)held;
     a.at += from * a.step;
@@ -117,12 +117,14 @@ T_FN void t_bf16_part(const int down, const int across, int from, int to, struct
         T_AMX_LOAD(6, b.at, 64);
         if (first) {
             T_AMX_STORE(0, before, row);
-            T_AMX_ZERO(0);
+            if (start) T_AMX_LOAD(0, start, row);
+            else T_AMX_ZERO(0);
         }
         T_AMX_DOT_BF16(0, 4, 6);
         if (first) {
             T_AMX_STORE(2, before + 16 * T_NR, row);
-            T_AMX_ZERO(2);
+            if (start) T_AMX_LOAD(2, start + 16 * T_NR, row);
+            else T_AMX_ZERO(2);
         }
         if (down > 1) {
             T_AMX_LOAD(5, a.at + a.below, a.row * 2);
@@ -130,7 +132,8 @@ T_FN void t_bf16_part(const int down, const int across, int from, int to, struct
         }
         if (first) {
             T_AMX_STORE(1, before + 16, row);
-            T_AMX_ZERO(1);
+            if (start) T_AMX_LOAD(1, start + 16, row);
+            else T_AMX_ZERO(1);
         }
         if (across > 1) {
             T_AMX_LOAD(7, b.at + b.panel, 64);
@@ -138,7 +141,8 @@ T_FN void t_bf16_part(const int down, const int across, int from, int to, struct
         }
         if (first) {
             T_AMX_STORE(3, before + 16 * T_NR + 16, row);
-            T_AMX_ZERO(3);
+            if (start) T_AMX_LOAD(3, start + 16 * T_NR + 16, row);
+            else T_AMX_ZERO(3);
         }
         if (down > 1 && across > 1) T_AMX_DOT_BF16(3, 5, 7);
         t_bf16_ahead(&b, 1);
@@ -190,10 +194,12 @@ static __attribute__((noinline, unused)) void t_bf16_sums(int down, int across, 
         }
 }
 static __attribute__((noinline, unused)) void t_bf16_part(int down, int across, int from, int to, struct t_bf16_rows a,
-                                                          struct t_bf16_panels b, float *held, float *before) {
+                                                          struct t_bf16_panels b, const float *start, float *held,
+                                                          float *before) {
     if (from == 0) {
         __builtin_memcpy(before, held, sizeof(float) * 32 * T_NR);
-        __builtin_memset(held, 0, sizeof(float) * 32 * T_NR);
+        if (start) __builtin_memcpy(held, start, sizeof(float) * 32 * T_NR);
+        else __builtin_memset(held, 0, sizeof(float) * 32 * T_NR);
     }
     for (int r = 0; r < 16 * down; r++)
         for (int n = 0; n < 16 * across; n += TORSHC_LANES) {
@@ -218,11 +224,11 @@ static __attribute__((unused)) void t_bf16_tile(int64_t rows, int64_t columns, i
 }
 
 static __attribute__((unused)) void t_bf16_tile_part(int64_t rows, int64_t columns, int from, int to, struct t_bf16_rows a,
-                                                     struct t_bf16_panels b, float *held, float *before) {
-    if (rows <= 16 && columns <= 16) t_bf16_part(1, 1, from, to, a, b, held, before);
-    else if (rows <= 16) t_bf16_part(1, 2, from, to, a, b, held, before);
-    else if (columns <= 16) t_bf16_part(2, 1, from, to, a, b, held, before);
-    else t_bf16_part(2, 2, from, to, a, b, held, before);
+                                                     struct t_bf16_panels b, const float *start, float *held, float *before) {
+    if (rows <= 16 && columns <= 16) t_bf16_part(1, 1, from, to, a, b, start, held, before);
+    else if (rows <= 16) t_bf16_part(1, 2, from, to, a, b, start, held, before);
+    else if (columns <= 16) t_bf16_part(2, 1, from, to, a, b, start, held, before);
+    else t_bf16_part(2, 2, from, to, a, b, start, held, before);
 }
 
 /* Elements of row `row` of a block of rows into its tiles, from place `at` of its `depth` on; zeros where there are none. */

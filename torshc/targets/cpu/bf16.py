@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,6 +24,10 @@ STAY_BYTES = 768 * 1024  # of weights that stay in L2 beside the rows that they 
 STREAM_BYTES = (
     4 * 1024 * 1024
 )  # of weights that lie in no cache of a core; from L2 one panel comes at a third of the rate
+BLOCK_STEPS = 8  # of a block of sums, whose weights and rows lie in the first cache: 16 KiB each
+WHOLE_STEPS = 12  # that are not worth blocks
+PACKED_COLUMNS = 768  # for which rows are packed that would crowd each other out of the first cache
+LINE, SETS = 64, 64  # bytes of a line of that cache, and its sets
 FEW_BYTES = 160 * 1024  # of weights that L2 gets before the first tile of rows is done
 
 
@@ -119,7 +124,23 @@ class AmxKernel(Bf16GemmKernel):
     @property
     def direct(self) -> bool:
         """Whether tiles read rows where they lie, as these fill equal steps."""
-        return self.window is None and self.words > 0
+        return self.window is None and self.words > 0 and not (self.blocked and self.crowded)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether rows lie so far apart that a block of steps of them shares few sets of the first cache.
+
+        Packing them pays where there are many columns.
+        """
+        lines, columns = (as_int(self.a.steps[0]) or 0) * self.packed // LINE, as_int(self.n.args[0])
+        return columns is not None and columns >= PACKED_COLUMNS and math.gcd(lines, SETS) > BLOCK_STEPS
+
+    @property
+    def blocked(self) -> bool:
+        """Whether sums are made in blocks of steps."""
+        rows = as_int(self.m.args[0])
+        lone = rows is not None and rows <= self.tile.rows
+        return not (lone or self.rows_first) and (as_int(self.k) or 0) > WHOLE_STEPS * STEP
 
     @property
     def rows_first(self) -> bool:
@@ -133,6 +154,18 @@ class AmxKernel(Bf16GemmKernel):
         return depth * columns * self.packed <= (STAY_BYTES if columns >= depth else FEW_BYTES)
 
     @property
+    def k_blocks(self) -> int:
+        """Blocks of steps that sums are made in, all tiles of rows one after the other; the sums are the same."""
+        steps = -(-(as_int(self.k) or 0) // (2 * self.words if self.direct else STEP))
+        return -(-steps // BLOCK_STEPS) if self.blocked else 1
+
+    @property
+    def partial(self) -> Expr:
+        """Bytes of the sums that lie in memory between blocks of steps."""
+        tiles = ceil_div(self.tile.tiles(self.m.args[0]), self.blocks.m)
+        return tiles * (4 * self.tile.rows * self.tile.columns) if self.k_blocks > 1 else const(0)
+
+    @property
     def long_groups(self) -> bool:
         """Whether the weights of one group of columns leave no room in L2 for those of the next."""
         depth = as_int(self.k)
@@ -140,7 +173,8 @@ class AmxKernel(Bf16GemmKernel):
 
     @property
     def scratch(self) -> Expr:
-        return self.k * (self.tile.rows * self.packed) if self.direct else super().scratch
+        rows = self.k * (self.tile.rows * self.packed) if self.direct else super().scratch
+        return self.partial + rows
 
     @classmethod
     def choose_tile(cls, lanes: int, rows: int | None) -> Tile:

@@ -117,6 +117,10 @@ class ImageKernel(AmxKernel):
         ]
 
     @property
+    def blocked(self) -> bool:
+        return False
+
+    @property
     def scratch(self) -> Expr:
         return const(len(self.planes) * self.plane * self.packed)
 
