@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from ..base.errors import ConfigError
 from ..base.options import ACCURACIES, USUAL_ACCURACY, CompileOptions
-from ..expr import F32
+from ..expr import BF16, F32
 from ..graph import Graph, Node
 from ..kernels.base import Kernel
 from ..plan.group import Group
@@ -92,7 +92,7 @@ def _roundings(error: float) -> int:
 
 
 def _is_3x3(node: Node) -> bool:
-    if node.op.family != "conv" or node.operands[0].dtype is not F32:
+    if node.op.family != "conv" or node.operands[0].dtype not in (F32, BF16):
         return False
     return node.operands[1].type.static_shape[2:] == (3, 3) if node.operands[1].type.static_shape else False
 

@@ -5,8 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from torshc.expr import as_int, const
+from torshc.expr import BF16, as_int, const
 from torshc.kernels.machine import Machine
+from torshc.targets.cpu.bf16 import AmxKernel, Bf16GemmKernel, DotKernel
 from torshc.targets.cpu.winograd import FORMS, Form, ResultsKernel, WinogradKernel
 
 from ...support.kernels import Maker, random
@@ -103,6 +104,24 @@ def test_what_is_not_finite_stays_where_it_is(count: int, compiler: str) -> None
     near = np.abs(plain) < 1e30
     np.testing.assert_allclose(found[near & finite], plain[near & finite], rtol=0, atol=2e-4)
     np.testing.assert_allclose(found[finite & ~near], plain[finite & ~near], rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", [DotKernel, AmxKernel])
+def test_halves_have_fewer_products_where_pairs_are_their_best(form: type[Bf16GemmKernel]) -> None:
+    """Of floats, which takes less time than pairs in spite of twice their rate, but more than tiles."""
+    rng = np.random.default_rng(11)
+    x, filters = (random(rng, shape).astype(BF16.numpy) for shape in ((2, 64, 16, 16), (64, 64, 3, 3)))
+    plain = {"strides": (1, 1), "dilations": (1, 1), "group": 1, "pads": (const(1),) * 4, "out": "f32"}
+    expected = convolved(x.astype(np.float32), filters.astype(np.float32))
+    compiler = compilers()[0]
+    for slack in (None, ALL):
+        m = Maker()
+        y = m.add("Conv", m.input(*x.shape, dtype=BF16, layout=LAST), m.constant(filters), layout=LAST, **plain)
+        machine = Machine(native_lanes(), kind_of(compiler), extras=form.needs, slack=slack)
+        made = Program(m.output(y), {}, machine, compiler)
+        fewer = any(isinstance(k, ResultsKernel) for k in made.kernels)
+        assert fewer == (form is DotKernel and slack is not None) or native_lanes() < 8
+        np.testing.assert_allclose(made.run(x)[0], expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 def test_an_images_bits_do_not_depend_on_its_place() -> None:

@@ -28,6 +28,7 @@ BLOCK_STEPS = 8  # of a block of sums, whose weights and rows lie in the first c
 WHOLE_STEPS = 12  # that are not worth blocks
 PACKED_COLUMNS = 768  # for which rows are packed that would crowd each other out of the first cache
 LINE, SETS = 64, 64  # bytes of a line of that cache, and its sets
+PAIRS = 2  # times the rate of multiply-adds, at which a Zen adds pairs
 FEW_BYTES = 160 * 1024  # of weights that L2 gets before the first tile of rows is done
 
 

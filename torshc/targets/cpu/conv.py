@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import F32, I8, I32, U8, DType, Expr, acc, as_int, axis, ceil_div, const, load, min_of, select
+from ...expr import BF16, F32, I8, I32, U8, DType, Expr, acc, as_int, axis, ceil_div, const, load, min_of, select
 from ...expr.affine import can_join
 from ...graph import Node, Value
 from ...kernels.base import Kernel, Packed, Temporary
@@ -35,7 +35,7 @@ from ...ops.nn.conv import FEW_CHANNELS
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget
-from .bf16 import Window
+from .bf16 import PAIRS, DotKernel, Window, choose_form
 from .conv_bf16 import lower_halves, lower_picture
 from .conv_first import lower_first
 from .conv_shape import ElementAt, Geometry, bias_of, channels_last, geometry, margin_of, source_strides
@@ -201,7 +201,11 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
     alone = is_bytes(node) or ((floats or halves) and not (known and _multiplies_padding(node)))
     if alone and size.planes is None and size.depthwise:
         return [*before, *lower_depthwise(group, node, size, element, storage, machine)]
-    if planar and (choices := choose_forms(size, w, machine)):
+    pairs = halves and choose_form(machine.extras) is DotKernel
+    choices = choose_forms(size, w, machine, PAIRS if pairs else 1) if planar or pairs else []
+    if choices and not (pairs and any(c.form is None for c in choices)):
+        if pairs:
+            element, before = channels_last(x, size, group, storage, dtype=F32)
         made_by = []
         for choice in choices:
             holds = const(True) if choice.images is None else size.images <= choice.images
@@ -448,15 +452,18 @@ def pack_weights(w: Value, size: Geometry, phases: Sequence[Phase], tile: Tile, 
     """Weights as [phase][group][panel][tap][depth][columns]; bytes in words of four channels."""
     taps = [f.kernel for f in phases]
 
+    kind = {I8: I32, BF16: F32}.get(w.dtype, w.dtype)
+
     def make(array: Array) -> Iterator[Array]:
-        kernel = array.reshape(array.shape[0], array.shape[1], *size.extents)
+        floats = array.astype(F32.numpy) if w.dtype is BF16 else array
+        kernel = floats.reshape(array.shape[0], array.shape[1], *size.extents)
         return (_pack_phase(kernel, size, t, tile, transposed) for t in taps if t)
 
     columns = -(-size.oc // tile.columns) * tile.columns
     depth = -(-size.ic // QUAD) if w.dtype is I8 else size.ic
     count = sum(map(len, taps)) * size.groups * depth * columns
     how = f"taps {taps} of {size.groups} groups, panels of {tile.columns}{', transposed' if transposed else ''}"
-    return Packed(w, how, make, count * 4, I32 if w.dtype is I8 else w.dtype)
+    return Packed(w, how, make, count * 4, kind)
 
 
 def _pack_at_run_time(

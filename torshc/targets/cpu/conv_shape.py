@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...expr import U8, Expr, as_int, axis, const, load
+from ...expr import U8, DType, Expr, as_int, axis, cast, const, load
 from ...graph import Node, Value
 from ...kernels.base import Kernel, Temporary
 from ...kernels.heavy import Strided, add_buffer, copy_kernel, strided_operand, temporary
@@ -166,13 +166,20 @@ def margin_of(node: Node, buffers: Buffers) -> Strided | None:
 
 
 def channels_last(
-    x: Value, size: Geometry, group: Group, storage: Mapping[Value, Storage], name: str = "channels_last"
+    x: Value,
+    size: Geometry,
+    group: Group,
+    storage: Mapping[Value, Storage],
+    name: str = "channels_last",
+    dtype: DType | None = None,
 ) -> tuple[ElementAt, list[Kernel]]:
     """The input with channels innermost: as it lies, or a copy and the kernel that makes it.
 
     Args:
         name: of the copy; those of a group's operands have different ones.
+        dtype: of the elements; by default as they lie.
     """
+    wanted = dtype or x.dtype
 
     def at(n: Expr, c: Expr, *spatial: Expr) -> Expr:
         return load(x, size.index(n, c, *spatial), x.dtype)
@@ -180,17 +187,20 @@ def channels_last(
     axes = [*size.axes(inside=True), axis("c", x.shape[1])]
     n, *spatial, c = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
     found = strided_operand(Buffers(storage).resolve(at(n, c, *spatial)), [axes[-1]])
-    if found is not None and (as_int(found.steps[0]) == 1 or c.op == "const"):
+    if found is not None and wanted is x.dtype and (as_int(found.steps[0]) == 1 or c.op == "const"):
         return lambda buffers, n, c, *spatial: buffers.resolve(at(n, c, *spatial)), []
-    to = Temporary(name, group.id, x.type.nbytes)
+    to = Temporary(name, group.id, x.type.nbytes // x.dtype.size * wanted.size)
 
     def copied(buffers: Buffers, n: Expr, c: Expr, *spatial: Expr) -> Expr:
         place = n
         for extent, i in zip((a.args[0] for a in axes[1:]), (*spatial, c), strict=True):
             place = place * extent + i
-        return temporary(add_buffer(buffers, to, dtype=x.dtype), place, x.dtype)
+        return temporary(add_buffer(buffers, to, dtype=wanted), place, wanted)
 
-    return copied, [copy_kernel(lambda buffers: buffers.resolve(at(n, c, *spatial)), axes, storage, to, x.dtype)]
+    def source(buffers: Buffers) -> Expr:
+        return cast(buffers.resolve(at(n, c, *spatial)), wanted)
+
+    return copied, [copy_kernel(source, axes, storage, to, wanted)]
 
 
 def source_strides(element: ElementAt, size: Geometry, buffers: Buffers) -> Strided:

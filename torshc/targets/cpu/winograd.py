@@ -304,12 +304,16 @@ class Choice:
     apart: bool = False
 
 
-def choose_forms(size: Geometry, w: Value, machine: Machine) -> list[Choice]:
+def choose_forms(size: Geometry, w: Value, machine: Machine, rate: int = 1) -> list[Choice]:
     """What takes the least time among plain sums and the forms whose error is allowed, by the number of images, from
-    few to many; nothing where it is plain sums for any number."""
+    few to many; nothing where it is plain sums for any number.
+
+    Args:
+        rate: how many times faster than products of f32 those of a plain sum are.
+    """
     sizes = [as_int(e) for e in (size.oh, size.ow, size.ih, size.iw, *size.pad)]
-    plain = size.kernel == (3, 3) and size.stride == (1, 1) and size.dilation == (1, 1) and size.groups == 1
-    if machine.slack is None or not plain or size.planes is not None or None in sizes or not all(sizes[:2]):
+    fits = size.kernel == (3, 3) and size.stride == (1, 1) and size.dilation == (1, 1) and size.groups == 1
+    if machine.slack is None or not fits or size.planes is not None or None in sizes or not all(sizes[:2]):
         return []
     if size.ic % machine.lanes or size.oc % machine.lanes or not _is_moderate(w):
         return []
@@ -319,7 +323,7 @@ def choose_forms(size: Geometry, w: Value, machine: Machine) -> list[Choice]:
     def choose(images: int) -> tuple[Form | None, bool]:
         some = replace(size, images=const(images))
         form = min(allowed, key=lambda f: _cycles(f, some, machine.lanes), default=None)
-        if form is None or _cycles(form, some, machine.lanes) >= _plain_cycles(some, machine.lanes):
+        if form is None or _cycles(form, some, machine.lanes) >= _plain_cycles(some, machine.lanes) / rate:
             return None, False
         if _weights(form, size) <= CACHE:
             return form, False
@@ -483,9 +487,7 @@ def _pack(w: Value, size: Geometry, form: Form, tile: Tile) -> Packed:
     def make(array: Array) -> list[Array]:
         g = np.array(form.weights, np.float64)
         transformed = np.einsum("ia,ocab,jb->ijco", g, array.astype(np.float64), g)
-        return [panels(transformed.reshape(-1, size.ic, size.oc).astype(array.dtype), tile.columns)]
+        return [panels(transformed.reshape(-1, size.ic, size.oc).astype(F32.numpy), tile.columns)]
 
     nbytes = form.points**2 * -(-size.oc // tile.columns) * tile.columns * size.ic * 4
-    return Packed(
-        w, f"{form.name} at {', '.join(map(str, form.pairs))}, panels of {tile.columns}", make, nbytes, w.dtype
-    )
+    return Packed(w, f"{form.name} at {', '.join(map(str, form.pairs))}, panels of {tile.columns}", make, nbytes, F32)
