@@ -69,34 +69,34 @@ static __attribute__((noinline)) void finish_tile(const struct call *from, int r
 #define STEPS (K / (2 * T_STEP_WORDS))
 #define BETWEEN 4 /* steps of a tile between which some rows of the one before are finished */
 
-/* A tile whose sums are made, and of which so many rows are finished. */
+/* A tile whose sums are made, where they lie, and how many of its rows are finished; no rows where more is added to its sums. */
 struct part {
     int64_t m, p;
+    float *sums;
     int rows, done;
 };
 
-static void finish_rows(const struct call *c, struct part *part, int to, const float *sums) {
+static void finish_rows(const struct call *c, struct part *part, int to) {
     const int rows = (int)t_imin(to, part->rows) - part->done;
     if (rows <= 0) return;
-    finish_tile(c, rows, N - part->p * T_NR <= 16 ? T_NV / 2 : T_NV, part->m + part->done, part->p * T_NR, sums + part->done * T_NR);
+    finish_tile(c, rows, N - part->p * T_NR <= 16 ? T_NV / 2 : T_NV, part->m + part->done, part->p * T_NR, part->sums + part->done * T_NR);
     part->done += rows;
 }
 
-/* Makes the sums of the rows from m on by a group of columns, and finishes those of the tile before meanwhile. */
-static void multiply(const struct call *c, struct part *before, int64_t m, int64_t p, struct t_bf16_rows a, struct t_bf16_panels b,
-    float *held, float *sums) {
-    const int rows = (int)t_imin(T_MR, M - m);
-    for (int i = 0; i < STEPS; i += BETWEEN) {
-        t_bf16_tile_part(rows, N - p * T_NR, i, (int)t_imin(i + BETWEEN, STEPS), a, b, held, sums);
-        finish_rows(c, before, (int)((i + BETWEEN) * T_MR + STEPS - 1) / (int)STEPS, sums);
+/* Makes the sums of a tile from `start` on by some steps, and finishes the rows of the tile before meanwhile. */
+static void multiply(const struct call *c, struct part *before, struct part now, int steps, struct t_bf16_rows a, struct t_bf16_panels b,
+    const float *start, float *held) {
+    for (int i = 0; i < steps; i += BETWEEN) {
+        t_bf16_tile_part(t_imin(T_MR, M - now.m), N - now.p * T_NR, i, (int)t_imin(i + BETWEEN, steps), a, b, start, held, before->sums);
+        finish_rows(c, before, ((i + BETWEEN) * T_MR + steps - 1) / steps);
     }
-    before->m = m, before->p = p, before->rows = rows, before->done = 0;
+    (*before) = now;
 }
 
 /* Finishes the last tile. */
-static void finish_last(const struct call *c, struct part *before, const float *held, float *sums) {
-    t_bf16_last(held, sums);
-    finish_rows(c, before, T_MR, sums);
+static void finish_last(const struct call *c, struct part *before, const float *held) {
+    t_bf16_last(held, before->sums);
+    finish_rows(c, before, T_MR);
 }
 
 /* Copies the rows from m0 up to m1, and zeros below them up to a whole tile. */
@@ -107,12 +107,13 @@ static void copy(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
 }
 
 /* ---- tasks ---- */
-void k15187fcc89ae(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k20ba49e1e554(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0], .s1 = dim[1]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 31) / 32), t_imax(1, ((c->s0 + 192) / 384))), n_blocks = c->s1;
     int64_t copied = -1; /* block of rows whose last scratch holds */
     _Alignas(64) float sums[T_MR * T_NR], held[T_MR * T_NR] = {0};
-    struct part before = {0};
+    uint16_t *own = scratch; /* rows that are copied */
+    struct part before = {.sums = sums};
     t_bf16_open();
     for (int64_t task = begin; task < end; task++) {
         const int64_t nb = task % n_blocks, block = task / n_blocks, mb = block % m_blocks;
@@ -122,21 +123,20 @@ void k15187fcc89ae(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const uint32_t *b = buf[1];
         if (task == begin) t_bf16_ahead(&(struct t_bf16_panels){NULL, PANEL, b + p0 * 2 * PANEL, 0, PANEL / 32 << 16, PANEL / 2}, 1);
         /* Rows are read where they are, but for those of a tile that is not whole: nothing beyond them may be read. */
-        if (block != copied && M < t1 * T_MR) copy(c, a, M / T_MR * T_MR, M, (uint16_t *)scratch);
+        if (block != copied && M < t1 * T_MR) copy(c, a, M / T_MR * T_MR, M, own);
         copied = block;
         for (int64_t t = t0; t < t1; t++)
         for (int64_t p = p0; p < p1; p++) {
             const int64_t rate = t == t0 && p + 1 < GROUPS ? T_STEP_WORDS << 15 : 0; /* of lines of halves of the next group */
             const struct t_bf16_panels panels = {b + p * 2 * PANEL, PANEL, b + (p + 1) * 2 * PANEL, 0, rate, PANEL / 2};
             const int64_t m = t * T_MR;
-            const int there = M - m >= T_MR;
-            const int64_t row = there ? A_ROW : K;
-            const struct t_bf16_rows rows = {there ? a + m * A_ROW : (const uint16_t *)scratch, row, 2 * T_STEP_WORDS, 16 * row, 1,
-                NULL};
-            multiply(c, &before, m, p, rows, panels, held, sums);
+            const int count = (int)t_imin(T_MR, M - m);
+            const int64_t row = count == T_MR ? A_ROW : K;
+            const struct t_bf16_rows rows = {count == T_MR ? a + m * A_ROW : own, row, 2 * T_STEP_WORDS, 16 * row, 1, NULL};
+            multiply(c, &before, (struct part){m, p, sums, count, 0}, STEPS, rows, panels, NULL, held);
 
         }
     }
-    finish_last(c, &before, held, sums);
+    finish_last(c, &before, held);
     t_bf16_close();
 }

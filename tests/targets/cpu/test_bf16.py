@@ -57,6 +57,7 @@ def name(form: type[Bf16GemmKernel]) -> str:
         ((64, 96), (96, 64)), (("s", 40), (40, 37)), (("b", "s", 40), (40, 33)), ((2, 5, 21), (2, 21, 19)),
         ((33,), (33, 19)), ((700, 8), (8, 16)), ((35, 24), (24, 50)), ((70, 48), (48, 33)), ((2, 8256), (8256, 40)),
         ((70, 448), (448, 65)), ((33, 461), (461, 33)), ((3, 49, 1000), (1000, 40)), (("s", 1024), (1024, 17)),
+        ((2, 40, 1024), (1024, 770)),
     ],
     ids=str,
 )  # fmt: skip
@@ -342,6 +343,22 @@ def test_weights_that_are_read_once(image: bool, monkeypatch: pytest.MonkeyPatch
         assert isinstance(kernel, AmxKernel) and kernel.rows_first == rows_first
         found.append(made.run(left)[0])
         monkeypatch.setattr("torshc.targets.cpu.bf16.FEW_BYTES", 0)
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("rows", [33, 70, "s"])
+def test_rows_that_share_sets_of_a_cache_are_packed(rows: int | str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their sums are made in blocks of terms: no bit is another."""
+    found = []
+    monkeypatch.setattr("torshc.targets.cpu.bf16.FEW_BYTES", 0)
+    for columns in (32, 64):
+        monkeypatch.setattr("torshc.targets.cpu.bf16.PACKED_COLUMNS", columns)
+        m = Maker()
+        y = product(m, m.input(rows, 1024, dtype=BF16), halves(8, 1024, 50))
+        made = program(m.output(y), AmxKernel)
+        kernel = made.kernels[-1]
+        assert isinstance(kernel, AmxKernel) and kernel.blocked == (columns == 32) == (not kernel.direct)
+        found.append(made.run(halves(7, *sizes((rows, 1024), DIMS)))[0])
     np.testing.assert_array_equal(*found)
 
 

@@ -26,7 +26,7 @@ STREAM_BYTES = (
 )  # of weights that lie in no cache of a core; from L2 one panel comes at a third of the rate
 BLOCK_STEPS = 8  # of a block of sums, whose weights and rows lie in the first cache: 16 KiB each
 WHOLE_STEPS = 12  # that are not worth blocks
-PACKED_COLUMNS = 768  # for which rows are packed that would crowd each other out of the first cache
+PACKED_COLUMNS = 768  # for which rows that crowd each other out of the caches are worth packing
 LINE, SETS = 64, 64  # bytes of a line of that cache, and its sets
 PAIRS = 2  # times the rate of multiply-adds, at which a Zen adds pairs
 FEW_BYTES = 160 * 1024  # of weights that L2 gets before the first tile of rows is done
@@ -125,23 +125,20 @@ class AmxKernel(Bf16GemmKernel):
     @property
     def direct(self) -> bool:
         """Whether tiles read rows where they lie, as these fill equal steps."""
-        return self.window is None and self.words > 0 and not (self.blocked and self.crowded)
-
-    @property
-    def crowded(self) -> bool:
-        """Whether rows lie so far apart that a block of steps of them shares few sets of the first cache.
-
-        Packing them pays where there are many columns.
-        """
-        lines, columns = (as_int(self.a.steps[0]) or 0) * self.packed // LINE, as_int(self.n.args[0])
-        return columns is not None and columns >= PACKED_COLUMNS and math.gcd(lines, SETS) > BLOCK_STEPS
+        return self.window is None and self.words > 0 and not self.blocked
 
     @property
     def blocked(self) -> bool:
-        """Whether sums are made in blocks of steps."""
-        rows = as_int(self.m.args[0])
-        lone = rows is not None and rows <= self.tile.rows
-        return not (lone or self.rows_first) and (as_int(self.k) or 0) > WHOLE_STEPS * STEP
+        """Whether rows are packed and sums made in blocks of steps, as rows as they lie share few sets of the caches.
+
+        That pays where sums are long and columns many. Where rows lie well, blocks cost more than they gain: their
+        sums are stored and read again.
+        """
+        rows, depth, columns = (as_int(e) or 0 for e in (self.m.args[0], self.k, self.n.args[0]))
+        long = depth > WHOLE_STEPS * STEP and columns >= PACKED_COLUMNS
+        lines = (as_int(self.a.steps[0]) or 0) * self.packed // LINE if self.window is None else 0
+        crowded = lines > 0 and math.gcd(lines, SETS) >= SETS // 2
+        return long and crowded and not (self.rows_first or 0 < rows <= self.tile.rows)
 
     @property
     def rows_first(self) -> bool:
@@ -157,8 +154,7 @@ class AmxKernel(Bf16GemmKernel):
     @property
     def k_blocks(self) -> int:
         """Blocks of steps that sums are made in, all tiles of rows one after the other; the sums are the same."""
-        steps = -(-(as_int(self.k) or 0) // (2 * self.words if self.direct else STEP))
-        return -(-steps // BLOCK_STEPS) if self.blocked else 1
+        return -(-(as_int(self.k) or 0) // (BLOCK_STEPS * STEP)) if self.blocked else 1
 
     @property
     def partial(self) -> Expr:

@@ -117,10 +117,6 @@ class ImageKernel(AmxKernel):
         ]
 
     @property
-    def blocked(self) -> bool:
-        return False
-
-    @property
     def scratch(self) -> Expr:
         return const(len(self.planes) * self.plane * self.packed)
 
