@@ -176,11 +176,14 @@ T_FN i32v t_nearest_f32_(f32v x) { return (i32v)__builtin_ia32_cvtps2dq256(x); }
 #else
 T_FN i32v t_nearest_f32_(f32v x) { return T_CONV(t_round_f32(x), i32); }
 #endif
-T_FN u8v t_whole_f32_u8(f32v x, int32_t zero) {
+T_FN f32v t_within_f32_(f32v x, int32_t zero) {
     const f32v low = t_splat_f32(-zero), high = t_splat_f32(255 - zero);
     const f32v above = t_blend_f32_((i32v)(x > low), x, low);
-    return T_CONV(t_nearest_f32_(t_blend_f32_((i32v)(above < high), above, high)) + zero, u8);
+    return t_blend_f32_((i32v)(above < high), above, high);
 }
+T_FN u8v t_whole_f32_u8(f32v x, int32_t zero) { return T_CONV(t_nearest_f32_(t_within_f32_(x, zero)) + zero, u8); }
+/* The same less zero, as a float: of numbers so small the addition rounds to nearest even, and leaves no zero negative. */
+T_FN f32v t_level_f32(f32v x, int32_t zero) { return (t_within_f32_(x, zero) + 0x1.8p23f) - 0x1.8p23f; }
 T_FN i8v t_whole_f32_i8(f32v x) { return T_CONV(t_nearest_f32_(t_clamp_f32_(x, -128, 127)), i8); }
 #endif
 

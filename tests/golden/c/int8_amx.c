@@ -33,14 +33,12 @@ T_FN void finish(const struct call *c, int64_t m, int64_t n, i32v acc, int64_t c
     (void)c, (void)count;
     if (count >= 16) {
         const f32v v0 = t_cast_i32_f32((t_sub_i32(acc, t_load_i32(b2 + n)))) * t_splat_f32(0.02f);
-        const i32v v1 = t_sub_i32(t_cast_u8_i32(t_whole_f32_u8(v0, 3)), t_splat_i32(3));
-        const f32v v2 = t_cast_i32_f32(v1) * t_splat_f32(0.02f);
-        t_store_f32(b3 + 40 * m + n, v2);
+        const f32v v1 = t_level_f32(v0, 3) * t_splat_f32(0.02f);
+        t_store_f32(b3 + 40 * m + n, v1);
     } else {
         const f32v v0 = t_cast_i32_f32((t_sub_i32(acc, t_loadn_i32(b2 + n, count))));
-        const i32v v1 = t_sub_i32(t_cast_u8_i32(t_whole_f32_u8((v0 * t_splat_f32(0.02f)), 3)), t_splat_i32(3));
-        const f32v v2 = t_cast_i32_f32(v1) * t_splat_f32(0.02f);
-        t_storen_f32(b3 + 40 * m + n, v2, count);
+        const f32v v1 = t_level_f32((v0 * t_splat_f32(0.02f)), 3) * t_splat_f32(0.02f);
+        t_storen_f32(b3 + 40 * m + n, v1, count);
     }
 }
 
@@ -118,7 +116,7 @@ static void pack(const struct call *c, const uint8_t *a, int64_t m0, int64_t m1,
 }
 
 /* ---- tasks ---- */
-void k58316a0cd009(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k3874d41f7afe(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0], .s1 = dim[1]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 31) / 32), t_imax(1, ((c->s0 + 384) / 768))), n_blocks = c->s1;
     /* Tiles whose rows are read as they lie. */

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.support.seeded import seeded
-from torshc.expr import DTYPES, const
+from torshc.expr import DTYPES, F32, I32, U8, const
 from torshc.kernels.machine import Machine
 
 from ...support.kernels import Maker, random
@@ -183,3 +183,19 @@ def test_limits_come_before_rounding(lanes: int, compiler: str) -> None:
         limits = np.iinfo(dtype.numpy)
         wanted = np.clip(np.rint(x) + np.float32(zero), limits.min, limits.max)
         np.testing.assert_array_equal(program.run(x)[0], np.where(np.isnan(x), 0, wanted))
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+def test_numbers_of_quantised_tensors_stay_floats(lanes: int, compiler: str) -> None:
+    """What bytes would give that are read again: halves to even, limits, NaN as the byte 0, and no zero is negative."""
+    x = np.array([-0.25, -0.5, 0.5, 1.5, 2.5, -127.5, -128.5, 127.5, 300, -300, np.nan, np.inf, -np.inf], np.float32)
+    for zero in (0, 7, 255):
+        m = Maker()
+        total = m.add("Add", m.add("Round", m.input(len(x))), m.constant(np.array(zero, np.float32)))
+        byte = m.add("Cast", m.add("Cast", total, to=U8), to=I32)
+        y = m.add("Cast", m.add("Sub", byte, m.constant(np.array(zero, np.int32))), to=F32)
+        program = Program(m.output(y), machine=Machine(lanes=lanes, compiler=kind_of(compiler)), compiler=compiler)
+        assert "t_level_f32" in "".join(sources(program))
+        wanted = np.where(np.isnan(x), 0, np.clip(np.rint(x) + zero, 0, 255)) - zero + np.float32(0)
+        found = program.run(x)[0]
+        np.testing.assert_array_equal(found.view(np.uint32), wanted.astype(np.float32).view(np.uint32))

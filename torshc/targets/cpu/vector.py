@@ -76,6 +76,18 @@ def _rounded(e: Expr) -> tuple[Expr, int] | None:
     return (number.args[0], zero) if number.op == "round" and (e.dtype is U8 or zero == 0) else None
 
 
+def _level(e: Expr) -> tuple[Expr, Expr, int] | None:
+    """A quantised tensor's number as a float: its byte, what is rounded to that, and the zero that is taken off."""
+    if e.op != "cast" or e.dtype is not F32:
+        return None
+    number, zero = e.args[0], 0
+    if number.op == "sub" and number.dtype is I32 and number.args[1].op == "const":
+        number, zero = number.args[0], int(number.args[1].data)  # type: ignore[call-overload]
+    byte = number.args[0] if number.op == "cast" and number.dtype is I32 else number
+    found = _rounded(byte) if byte.dtype is U8 else None
+    return None if found is None or found[1] != zero else (byte, *found)
+
+
 class Block(StatementPrinter):
     """Statements of one block of lanes.
 
@@ -223,6 +235,8 @@ class Block(StatementPrinter):
             return f"t_splat_bool({yield e, INDEX})"
         if (margin := self._margin(e)) is not None and (step := self._step(margin)):
             return f"t_steps_bool({bare(margin, (yield margin, INDEX))}, {step})"
+        if (level := _level(e)) is not None and self.uses.get(level[0], 0) <= 1:
+            return f"t_level_f32({(yield level[1], VALUE)}, {level[2]})"
         if (e.op in _COMPARISONS or (e.op == "cast" and e.dtype in (F32, F64))) and all(map(self._is_short, e.args)):
             args = []
             for a in e.args:
