@@ -30,8 +30,8 @@ TOOLS = re.compile(
     r"`(?:make|pip|python|chromium|optimum-cli) [^`]*`|^(?:\$ cmake|\$ python samples/|    dask).*", re.MULTILINE
 )  # whose options are not torshc's
 
-# What differs from one run or machine to another: measurements, sizes and kernels that follow from the width of a vector,
-# hashes of kernels, how much was found in the cache, and progress.
+# What differs from one run or machine to another: measurements, sizes and kernels that follow from the width of a
+# vector, hashes of kernels, how much was found in the cache, and progress.
 VARIES = (
     (re.compile(r"^torshc: .* \(\d+ s\)\n", re.MULTILINE), ""),  # progress, where a step takes seconds
     (re.compile(r"(target\s+c), \S+ \S+( \+\S+)*, \d+ f32 lanes"), r"\1, here"),
