@@ -64,7 +64,8 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
         if _takes_halves(node) and node not in exempt:
             count = FACTORS[node.op.family]
             operands = (*(halves.cast(v) for v in node.operands[:count]), *node.inputs[count:])
-            rewire(node, operands, dataclasses.replace(node.op, out=F32.name))  # type: ignore[call-arg]  # each of FACTORS
+            # Operators of the families in FACTORS have the field, as their common base does not.
+            rewire(node, operands, dataclasses.replace(node.op, out=F32.name))  # type: ignore[call-arg]
             changed = True
         elif isinstance(node.op, PoolPlace) and node.operands[0] not in rounded:
             pass  # it looks for a maximum, which is not rounded either

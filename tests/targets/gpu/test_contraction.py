@@ -688,20 +688,3 @@ def test_the_choice_of_tiles(sizes_: tuple[int | None, ...], wanted: bool) -> No
     other = Device(132, 32 * 1024)
     small, _ = choose(other, sizes_, float_tiles(other, F32, sizes_[3]))
     assert small.shared(4) <= 32 * 1024
-
-
-def test_results_ask_ahead_for_rows_that_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a residual, not for a bias, which all rows read."""
-    forced(monkeypatch, GROUP_TILES[2], 1)
-    columns = 136
-    maker, shape = Maker(), (150, columns)
-    x, w = maker.input(150, 128, dtype=F16), maker.input(128, columns, dtype=F16)
-    bias, residual = maker.input(columns), maker.input(*shape)
-    summed = maker.add("Add", maker.add("Add", maker.add("MatMul", x, w, out="f32"), bias), residual)
-    program = GridProgram(maker.output(summed), target=HOPPER)
-    (text,) = (found.source for found in program.launches if found.kernel.template == "contraction_group.j2")
-    assert text.count("t_prefetch(") == 1
-    given = [random(RNG, s) for s in ((150, 128), (128, columns), (columns,), shape)]
-    halves = [g.astype(np.float16) for g in given[:2]]
-    expected = halves[0].astype(np.float64) @ halves[1].astype(np.float64) + given[2] + given[3]
-    close(program.run(*halves, *given[2:])[0], expected, 1e-4)

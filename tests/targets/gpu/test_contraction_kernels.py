@@ -1,4 +1,5 @@
-"""What kernels of groups of warps leave out where sizes are known, and which are launched else: on the emulator."""
+"""What kernels of groups of warps leave out where sizes are known, which are launched else, and what they ask memory
+for ahead: on the emulator."""
 
 from __future__ import annotations
 
@@ -28,13 +29,18 @@ HOPPER = CudaTarget(Machine(archs=("sm_90a",)))
 CHECK, LINES = "column >= columns) continue;", "3, {})"  # in the text of a kernel
 
 
+def force(monkeypatch: pytest.MonkeyPatch, tile: AnyTile, splits: int) -> None:
+    """Products have this tile from now on."""
+    monkeypatch.setattr(contraction, "choose", lambda *_, **__: (tile, splits))
+    monkeypatch.setattr(contraction, "choose_by_size", lambda *_, **__: (Cut(tile, splits),))
+
+
 @pytest.mark.parametrize("splits", [1, 3, 12])
 @pytest.mark.parametrize(("rows", "columns"), [(64, 128), (16, 128), (5, 40), ("s", 128), (64, 136)], ids=str)
 def test_few_rows(monkeypatch: pytest.MonkeyPatch, rows: int | str, columns: int, splits: int) -> None:
     """Copies bring no more rows than there are; nothing asks for the last row or column where tiles are whole."""
     tile = GROUP_TILES[-1]
-    monkeypatch.setattr(contraction, "choose", lambda *_, **__: (tile, splits))
-    monkeypatch.setattr(contraction, "choose_by_size", lambda *_, **__: (Cut(tile, splits),))
+    force(monkeypatch, tile, splits)
     maker, count = Maker(), rows if isinstance(rows, int) else 33
     left, right = random(RNG, (count, 640), np.float16), random(RNG, (640, columns), np.float16)
     bias = random(RNG, (columns,))
@@ -102,3 +108,20 @@ def test_tiles_that_cannot_be_brought_leave_others(monkeypatch: pytest.MonkeyPat
     program = GridProgram(maker.output(y), {"s": 70}, HOPPER)
     assert asked == [True, False] and isinstance(program.kernels[0], GroupMmaKernel)
     close(program.run(left)[0], left.astype(np.float64) @ right.astype(np.float64), 1e-5)
+
+
+def test_results_ask_ahead_for_rows_that_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a residual, not for a bias, which all rows read."""
+    force(monkeypatch, GROUP_TILES[2], 1)
+    columns = 136
+    maker, shape = Maker(), (150, columns)
+    x, w = maker.input(150, 128, dtype=F16), maker.input(128, columns, dtype=F16)
+    bias, residual = maker.input(columns), maker.input(*shape)
+    summed = maker.add("Add", maker.add("Add", maker.add("MatMul", x, w, out="f32"), bias), residual)
+    program = GridProgram(maker.output(summed), target=HOPPER)
+    (text,) = (found.source for found in program.launches if found.kernel.template == "contraction_group.j2")
+    assert text.count("t_prefetch(") == 1
+    given = [random(RNG, s) for s in ((150, 128), (128, columns), (columns,), shape)]
+    halves = [g.astype(np.float16) for g in given[:2]]
+    expected = halves[0].astype(np.float64) @ halves[1].astype(np.float64) + given[2] + given[3]
+    close(program.run(*halves, *given[2:])[0], expected, 1e-4)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from ...expr import BOOL, F32, F64, I8, I32, I64, U8, DType, Expr, axis, call, const, rebuild, substitute, walk
+from ...expr import BOOL, F32, F64, I8, I32, I64, U8, DType, Expr, as_int, axis, call, const, rebuild, substitute, walk
 from ...expr.bounds import exact, fits, range_of
 from ...expr.derived import Derived
 from ...expr.formulas_narrow import conversions_of
@@ -81,8 +81,8 @@ def _level(e: Expr) -> tuple[Expr, Expr, int] | None:
     if e.op != "cast" or e.dtype is not F32:
         return None
     number, zero = e.args[0], 0
-    if number.op == "sub" and number.dtype is I32 and number.args[1].op == "const":
-        number, zero = number.args[0], int(number.args[1].data)  # type: ignore[call-overload]
+    if number.op == "sub" and number.dtype is I32 and (taken := as_int(number.args[1])) is not None:
+        number, zero = number.args[0], taken
     byte = number.args[0] if number.op == "cast" and number.dtype is I32 else number
     found = _rounded(byte) if byte.dtype is U8 else None
     return None if found is None or found[1] != zero else (byte, *found)
