@@ -245,8 +245,8 @@ def test_an_unknown_verb_is_a_usage_error(torshc: Torshc) -> None:
     assert "No such command" in torshc("compil", code=2).output
 
 
-def terminal_output(arguments: list[str], **more: str) -> bytes:
-    """All that a command writes when stdout and stderr are a terminal."""
+def terminal_output(arguments: list[str], code: int = 0, **more: str) -> bytes:
+    """All that a command writes when stdout and stderr are a terminal; `code` is the exit code that is expected."""
     master, slave = pty.openpty()
     process = subprocess.Popen(command(*arguments), stdout=slave, stderr=slave, env=environment(**more))
     os.close(slave)
@@ -257,8 +257,13 @@ def terminal_output(arguments: list[str], **more: str) -> bytes:
     except OSError as error:  # a terminal whose other side is closed ends so on Linux
         assert error.errno == errno.EIO
     os.close(master)
-    assert process.wait() == 0
+    assert process.wait() == code
     return text
+
+
+def test_a_page_is_not_printed_onto_a_terminal(chain: Path) -> None:
+    told = terminal_output(["explain", str(chain), "--against", str(chain)], code=2)
+    assert b"--open" in told and b"<html" not in told
 
 
 def test_colour_and_a_rewritten_line_on_terminals_only(chain: Path) -> None:

@@ -246,6 +246,8 @@ def test_explain_forms(torshc: Torshc, chain: Path) -> None:
     assert torshc("explain", chain, "--format", "dot").stdout.startswith("digraph")
     assert "Kernels" in torshc("explain", chain, "--group", "0").stdout
     assert "groups are 0 to" in torshc("explain", chain, "--group", "99", code=4).output
+    assert "give one of them" in torshc("explain", chain, "--group", "0", "--all", code=2).output
+    assert "for --format text" in torshc("explain", chain, "--format", "json", "--all", code=2).output
 
 
 def test_targets(torshc: Torshc) -> None:

@@ -14,10 +14,12 @@ from onnx import ModelProto, helper, numpy_helper, parser
 
 from torshc.base.errors import ConfigError
 from torshc.base.options import CompileOptions
-from torshc.explain import Explanation, explain, group_text, to_dot, to_json, to_text
+from torshc.explain import Explanation, count_launches, explain, group_text, to_dot, to_json, to_text
 from torshc.formats import load_graph
 from torshc.pipeline.compiler import prepare
 from torshc.plan.group import REASONS
+
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 
 CHAIN = """
 <ir_version: 8, opset_import: ["" : 18]>
@@ -78,6 +80,13 @@ def hostile() -> ModelProto:
             node.output[:] = [HOSTILE + n if n == value.name else n for n in node.output]
         value.name = HOSTILE + value.name
     return m
+
+
+def test_of_kernels_that_are_chosen_by_size_one_is_launched() -> None:
+    done = prepare(load_graph(SAMPLES / "digits.onnx"), CompileOptions.create(mcpu="x86-64-v3"))
+    kernels = sum(len(u.kernels) for u in done.units)
+    assert count_launches(done) == len(done.units) < kernels
+    assert f"{len(done.units)} launches of {kernels} kernels" in " ".join(to_text(explain(done)).split())
 
 
 def test_a_fused_chain_is_one_group_with_its_traffic() -> None:

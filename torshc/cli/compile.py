@@ -202,12 +202,12 @@ def _say(done: Compilation, out: str, seconds: float, prefixed: bool) -> None:
 
 def _summary(done: Compilation, out: str, seconds: float) -> dict[str, Any]:
     from ..base.manifest import sizes_text
+    from ..explain import count_launches
 
-    symbols = [s for unit in done.units for s in unit.symbols]
     return {
         "bundle": out,
-        "launches": len(symbols),
-        "kernels": len(set(symbols)),
+        "launches": count_launches(done),
+        "kernels": len({s for unit in done.units for s in unit.symbols}),
         "compiled": done.compiled,
         "on_the_processor": list(done.refusals),
         "warnings": list(done.warnings),

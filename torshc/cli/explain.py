@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,12 @@ def explain(
     form = form or ("html" if opened or against or measured else "text")
     if form != "html" and (opened or against or measured):
         raise click.UsageError("--open, --against and --measured are for --format html")
+    if form != "text" and (everything or group is not None):
+        raise click.UsageError("--all and --group are for --format text")
+    if everything and group is not None:
+        raise click.UsageError("--all lists the places of all groups, --group shows one: give one of them")
+    if form == "html" and not (out or opened) and sys.stdout.isatty():
+        raise click.UsageError("a page is for a browser: add --open, or name its file with -o")
     options = flags.compile_options(given)
     if options.shard is not None:
         _write(_ranks(model, options, form, dims), out, opened)

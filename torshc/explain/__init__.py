@@ -1,6 +1,6 @@
 """What a compilation did and why, as data, and that data as text, JSON, DOT and a page for a browser."""
 
-from .data import Explanation, explain
+from .data import Explanation, count_launches, explain
 from .detail import group_text
 from .dot import to_dot
 from .escaping import printable
@@ -13,6 +13,7 @@ __all__ = [
     "Evaluator",
     "Explanation",
     "Shown",
+    "count_launches",
     "explain",
     "group_text",
     "printable",

@@ -308,7 +308,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         dims=sizes.values,
         imported_nodes=compilation.imported_nodes,
         optimised_nodes=len(graph.nodes),
-        launches=sum(sizes.total([k.if_launched(const(1))]) for u in compilation.units for k in u.kernels),
+        launches=count_launches(compilation, sizes),
         distinct_kernels=len(set(symbols)),
         passes=pass_infos(compilation.records),
         groups=tuple(map(describe.group, compilation.units, compilation.accuracy.groups)),
@@ -343,10 +343,21 @@ def _loose(compilation: Compilation) -> LooseInfo | None:
     return LooseInfo(loose.sizes, "", *_launches_of(loose.form, compilation))
 
 
+def count_launches(compilation: Compilation, sizes: Evaluator | None = None) -> int:
+    """How many kernels a run launches: of those that are chosen by size, the one for `sizes`, or for those of
+    :func:`explain` without dims."""
+    if sizes is None:
+        try:
+            sizes = Evaluator(choose_sizes(compilation, {}))
+        except NoSizes:
+            sizes = Evaluator(bind(compilation.program.sizes, {}))
+    return sizes.total(k.if_launched(const(1)) for u in compilation.units for k in u.kernels)
+
+
 def _launches_of(form: Compilation, usual: Compilation) -> tuple[int, int]:
     """How many launches a form has, and how many kernels that the usual one lacks."""
-    symbols = [s for u in form.units for s in u.symbols]
-    return len(symbols), len(set(symbols) - {s for u in usual.units for s in u.symbols})
+    symbols = {s for u in form.units for s in u.symbols}
+    return count_launches(form), len(symbols - {s for u in usual.units for s in u.symbols})
 
 
 def _variant(compilation: Compilation, variant: Variant) -> VariantInfo:

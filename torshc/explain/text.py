@@ -62,9 +62,10 @@ def _header(e: Explanation) -> Iterator[str]:
     for label, tensors in (("inputs", e.inputs), ("outputs", e.outputs)):
         for k, tensor in enumerate(tensors):
             yield from paragraph(label if k == 0 else "", f"{printable(tensor.name)} {printable(tensor.type)}")
-    launches = f"{e.launches} launch" + ("es" if e.launches != 1 else "")
-    kernels = f", {e.distinct_kernels} distinct" if e.distinct_kernels != e.launches else ""
-    counts = f"{e.imported_nodes} imported, {e.optimised_nodes} after passes, {launches}{kernels}"
+    launches = f"{e.launches} launch{'es' if e.launches != 1 else ''}"
+    kernels = f"{e.distinct_kernels} kernel{'s' if e.distinct_kernels != 1 else ''}"
+    launches += f" of {kernels}" if e.distinct_kernels != e.launches else ""
+    counts = f"{e.imported_nodes} imported, {e.optimised_nodes} after passes, {launches}"
     yield from paragraph("nodes", counts)
     if e.loose is not None:
         yield from paragraph("sizes of 1", _loose(e.loose))
