@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import byref, c_size_t
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,10 @@ from torshc.pipeline.train_memory import peak_bytes
 
 STEP = "weights: '*'\nloss: mse\noptimizer: {momentum: {learning_rate: 0.1}}\n"
 SHAPE = [4, 8, 16, 16]
+Within = Callable[[float], tuple[Path, Compilation]]
 
 
-def tower(depth: int = 8) -> bytes:
+def tower(depth: int = 5) -> bytes:
     """Blocks of Conv, BatchNormalization, Relu and a residual, and a Dropout in the midst."""
     rng, x = np.random.default_rng(21), "x"
     weights: dict[str, Array] = {"half": np.array(0.5)}
@@ -77,31 +80,38 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Compilation]:
     return step, torshc.compile(tower(), folder / "m.tsc", train=step)
 
 
-@pytest.mark.parametrize("part", [0.8, 0.6])
-def test_a_bound_is_kept_and_steps_are_the_same(part: float, plain: tuple[Path, Compilation], tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def within(plain: tuple[Path, Compilation]) -> Within:
+    """The step within a part of the memory that it takes, compiled once: finding it takes whole plans."""
     step, whole = plain
-    bound = int(part * (peak_bytes(whole) or 0))
-    done = torshc.compile(tower(), tmp_path / "m.tsc", train=step, train_memory=bound)
-    peak = peak_bytes(done)
+
+    @cache
+    def compiled(part: float) -> tuple[Path, Compilation]:
+        bundle = step.parent / f"{part}.tsc"
+        return bundle, torshc.compile(tower(), bundle, train=step, train_memory=int(part * (peak_bytes(whole) or 0)))
+
+    return compiled
+
+
+def test_a_bound_is_kept_and_steps_are_the_same(plain: tuple[Path, Compilation], within: Within) -> None:
+    step, whole = plain
+    bundle, done = within(0.6)
+    peak, bound = peak_bytes(done), int(0.6 * (peak_bytes(whole) or 0))
     assert peak is not None and peak <= bound
     chosen = [r for r in done.graph.recomputations if r.chosen]
     assert chosen and len(chosen) < len(done.graph.recomputations)
     # What is planned is what is allocated: workspaces of one thread and of two differ by what a thread needs.
-    one, two = (allocated(tmp_path / "m.tsc", n) for n in (1, 2))
+    one, two = (allocated(bundle, n) for n in (1, 2))
     assert 0 <= (2 * one - two) - (as_int(done.arena_bytes) or 0) < 64
-    (losses, states), (wanted, others) = steps_of(tmp_path / "m.tsc"), steps_of(step.parent / "m.tsc")
+    (losses, states), (wanted, others) = steps_of(bundle), steps_of(step.parent / "m.tsc")
     # The same numbers by other kernels, some hundred roundings of 6e-8 behind each other, in masks that are the same.
     np.testing.assert_allclose(losses, wanted, rtol=1e-5)
     for name, w in others.items():
         np.testing.assert_allclose(states[name], w, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-def test_less_memory_costs_more(plain: tuple[Path, Compilation]) -> None:
-    step, whole = plain
-    costs = []
-    for part in (1.0, 0.8, 0.6):
-        done = prepare(tower(), CompileOptions(train=step, train_memory=int(part * (peak_bytes(whole) or 0))))
-        costs.append(sum(r.cost for r in done.graph.recomputations if r.chosen))
+def test_less_memory_costs_more(within: Within) -> None:
+    costs = [sum(r.cost for r in within(part)[1].graph.recomputations if r.chosen) for part in (1.0, 0.8, 0.6)]
     assert costs[0] == 0 < costs[1] < costs[2]
 
 
@@ -114,10 +124,8 @@ def test_a_bound_that_is_too_small_states_the_least_that_would_do(plain: tuple[P
     assert peak_bytes(prepare(tower(), CompileOptions(train=step, train_memory=least))) == least
 
 
-def test_explain_shows_what_is_kept_and_what_is_computed_again(plain: tuple[Path, Compilation]) -> None:
-    step, whole = plain
-    bound = int(0.6 * (peak_bytes(whole) or 0))
-    done = prepare(tower(), CompileOptions(train=step, train_memory=bound))
+def test_explain_shows_what_is_kept_and_what_is_computed_again(plain: tuple[Path, Compilation], within: Within) -> None:
+    whole, done = plain[1], within(0.6)[1]
     found, before = explain(done), explain(whole)
     assert found.training is not None and before.training is not None
     assert found.training.kept_bytes < before.training.kept_bytes and before.training.again == ()
