@@ -70,25 +70,32 @@ def checks_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-def nodes(tree: ast.AST, types: bool = False, inside: bool = True) -> Iterator[ast.AST]:
-    """All nodes but those under ``if TYPE_CHECKING``, unless `types`, and in functions, unless `inside`."""
-    for child in ast.iter_child_nodes(tree):
-        if checks_types(child) and not types:
-            continue
-        yield child
-        if inside or not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield from nodes(child, types, inside)
+def statements(tree: ast.AST, types: bool = False, inside: bool = True) -> Iterator[ast.AST]:
+    """All statements but those under ``if TYPE_CHECKING``, unless `types`, and in functions, unless `inside`."""
+    pending = [tree]
+    while pending:
+        for child in ast.iter_child_nodes(pending.pop()):
+            if isinstance(child, ast.expr) or (checks_types(child) and not types):
+                continue
+            yield child
+            if inside or not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                pending.append(child)
 
 
 @cache  # several tests read each file
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports(path: Path, types: bool = False) -> Sequence[tuple[str, int]]:
-    """Dotted names that a file imports, absolute, with their lines; `types` as of :func:`nodes`."""
+    """Dotted names that a file imports, absolute, with their lines; `types` as of :func:`statements`."""
     return [*_imports(path, types)]
 
 
 def _imports(path: Path, types: bool) -> Iterator[tuple[str, int]]:
     home = ("torshc", *path.relative_to(PACKAGE).parent.parts)
-    for node in nodes(ast.parse(path.read_text()), types):
+    for node in statements(parsed(path), types):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -240,10 +247,9 @@ def test_imports_in_functions_say_why() -> None:
 
 def silent_imports(path: Path) -> list[str]:
     """Lines of a file with imports inside functions that no comment explains."""
-    text = path.read_text()
-    lines, tree = text.splitlines(), ast.parse(text)
-    outer = set(nodes(tree, types=True, inside=False))
-    late = [n for n in nodes(tree) if isinstance(n, ast.Import | ast.ImportFrom) and n not in outer]
+    lines, tree = path.read_text().splitlines(), parsed(path)
+    outer = set(statements(tree, types=True, inside=False))
+    late = [n for n in statements(tree) if isinstance(n, ast.Import | ast.ImportFrom) and n not in outer]
     reason = re.compile(r"# (start-up: |optional package)")
     said = [n.lineno for n in late if any(map(reason.search, lines[n.lineno - 2 : n.lineno]))]
     # One comment serves the imports right below it.

@@ -94,6 +94,6 @@ def test_no_layer_below_the_ways_in_names_a_target() -> None:
         for file in chain.from_iterable(files.values())
         for node in ast.walk(ast.parse(file.read_text()))
         if (isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names)
-        or (isinstance(node, ast.Attribute) and ast.unparse(node) == "options.target" and file.parent.name == "passes")
+        or (file.parent.name == "passes" and isinstance(node, ast.Attribute) and ast.unparse(node) == "options.target")
     ]
     assert found == []
