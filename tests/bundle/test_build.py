@@ -80,22 +80,43 @@ def test_a_wrapper_shares_no_objects_with_its_compiler(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_headers_that_a_source_does_not_name_do_not_count(tmp_path: Path) -> None:
+    """Neither itself nor by another header; a macro may name it too."""
+    compiler, cache = find_compiler(), Cache(tmp_path / "cache")
+    source = '#define WHERE "a.h"\n#include WHERE\nint x = H;'
+
+    def cached(**headers: str) -> bool:
+        texts = {"a.h": '#include "b.h"', "b.h": "#define H 1"} | {f"{name}.h": text for name, text in headers.items()}
+        flags = compiler.base_flags()
+        (item,) = build.build_objects({"s.c": source}, texts, compiler, flags, cache, 1, tmp_path / "work")
+        return item.cached
+
+    assert [cached(), cached(c="#define H 2"), cached(b="#define H 2"), cached(a="#define H 1")] == [
+        False, True, False, False,
+    ]  # fmt: skip
+
+
 def test_a_damaged_cache_entry_is_rebuilt(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "cache")
-    first = file_sha256(tiny.write(tmp_path / "a.tsc", cache=cache) / "libmodel.so")
+    compiler, work = find_compiler(), tmp_path / "work"
+
+    def built(cache: Cache) -> list[bytes]:
+        sources = {f"{name}.c": f"int {name};" for name in ("a", "b", "c")}
+        made = build.build_objects(sources, {}, compiler, compiler.base_flags(), cache, 1, work)
+        return [(work / item.path).read_bytes() for item in made]
+
+    first = built(Cache(tmp_path / "cache"))
     objects = sorted((tmp_path / "cache").rglob("*.o"))
-    assert objects
+    assert len(objects) == 3
     for path in objects:
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 0x40
         path.write_bytes(data)
     again = Cache(tmp_path / "cache")
-    assert file_sha256(tiny.write(tmp_path / "b.tsc", cache=again) / "libmodel.so") == first
-    assert again.hits == 0
+    assert built(again) == first and again.hits == 0
     for path in objects[1:]:  # all are the first one
         shutil.copyfile(objects[0], path)
     again = Cache(tmp_path / "cache")
-    assert file_sha256(tiny.write(tmp_path / "c.tsc", cache=again) / "libmodel.so") == first
+    assert built(again) == first
     assert again.hits == 1 and sorted((tmp_path / "cache").rglob("*.o")) == objects
 
 

@@ -120,11 +120,10 @@ def build_objects(
     unique: dict[str, str] = {}
     for name in sorted(sources):
         unique.setdefault(sources[name], name)
-    headers = content_key(part for name in sorted(includes) for part in (name, includes[name]))
     tool = (compiler.kind, *compiler.identity(), platform.machine())
     key = content_key(tool)
     build = _Build(
-        compiler, key, headers, flags, cache, workdir, progress, len(unique), seconds, holds or {}, frozenset(fresh),
+        compiler, key, includes, flags, cache, workdir, progress, len(unique), seconds, holds or {}, frozenset(fresh),
         workers, workers.headers(includes) if workers else None,
     )  # fmt: skip
     try:
@@ -147,7 +146,7 @@ class _Stopped(Exception):
 class _Build:
     compiler: Compiler
     tool: str
-    headers: str
+    includes: Mapping[str, str]
     flags: Sequence[str] | Callable[[str], Sequence[str]]
     cache: Cache
     workdir: Path
@@ -205,11 +204,25 @@ class _Build:
         finally:
             self.threads.discard(threading.get_ident())
 
+    def headers_of(self, text: str) -> set[str]:
+        """The headers that a source may include: those that it names anywhere, and those that these name.
+
+        So most sources have the same object in libraries that have other headers besides.
+        """
+        found, pending = set[str](), [text]
+        while pending:
+            inside = pending.pop()
+            named = {header for header in self.includes if Path(header).name in inside} - found
+            found |= named
+            pending += [self.includes[header] for header in named]
+        return found
+
     def _object(self, name: str, text: str) -> Object:
         flags = tuple(self.flags(name) if callable(self.flags) else self.flags)
         target = f"obj/{Path(name).with_suffix('.o')}"
         # The name is part of the key: it is in the object's symbol table.
-        key = content_key(["object", name, text, self.headers, self.tool, *flags])
+        headers = content_key(part for h in sorted(self.headers_of(text)) for part in (h, self.includes[h]))
+        key = content_key(["object", name, text, headers, self.tool, *flags])
         began = time.perf_counter()
         data = self.cache.get(key) if name not in self.fresh else None
         try:
