@@ -175,10 +175,13 @@ def test_a_rank_that_does_not_come_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("optimizer", ["momentum", "adagrad", "lion", "sgd"])
 def test_optimizers_of_shared_states(optimizer: str, tmp_path: Path) -> None:
     """Of sgd what is shared are the sums of gradients between two updates."""
+    weights = {"w": RNG.standard_normal((4, 3)).astype(np.float32), "b": np.zeros(3, np.float32)}
+    made = model([node("Gemm", "x w b", "y")], {"x": ("float32", ("batch", 4))}, ["y"], weights)
+    source, x = save(made, tmp_path / "m.onnx"), X[:, :, 0, 0, :4]
     step = f"weights: '*'\nloss: cross_entropy\noptimizer: {{{optimizer}: {{learning_rate: 0.01}}}}\n"
     step += "accumulate: 3\n" if optimizer == "sgd" else "gradients: ['*']\n"
-    whole = train(sharded(tmp_path, convolutional(), step), 2)
-    parts = train(sharded(tmp_path, convolutional(), step, more=SHARDED), 2)
+    whole = train(sharded(tmp_path, source, step), 2, x)
+    parts = train(sharded(tmp_path, source, step, more=SHARDED), 2, x)
     for (losses, states), (own, found) in zip(whole, parts, strict=True):
         assert np.allclose(own, losses, rtol=1e-6)
         for name, state in states.items():  # another kernel may round products before it adds them
