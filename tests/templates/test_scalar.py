@@ -48,6 +48,7 @@ from .test_vec_math import (
     test_unary_functions_stay_within_4_ulp,
     ulps,
 )
+from .test_vec_math import FLAGS as VECTOR_FLAGS
 
 # The tests of the vector prelude that run here again, with the harness below.
 __all__ = [
@@ -115,8 +116,8 @@ def exact_calls(dtype: np.dtype[Any]) -> list[tuple[str, list[Array], np.dtype[A
 @pytest.fixture(scope="module")
 def vectors(tmp_path_factory: pytest.TempPathFactory) -> Callable[[np.dtype[Any]], list[Array]]:
     """Results of the exact calls by the vector prelude of the C target."""
-    command = [compilers.needed().cc, "-std=gnu11", "-O1", "-DTORSHC_LANES=1"]
-    include = [TEMPLATES / "c" / "prelude", functions_header(tmp_path_factory.mktemp("functions"))]
+    command = [compilers.needed().cc, *VECTOR_FLAGS, "-O2", "-DTORSHC_LANES=1"]  # a program of test_vec_math.py
+    include = [TEMPLATES / "c" / "prelude", functions_header(tmp_path_factory.mktemp("functions"), lanes=1)]
     program = compilers.program(command, [HERE / "math_harness.c"], include)
     work = tmp_path_factory.mktemp("vectors")
     return lru_cache(lambda dtype: Harness(program, work, 1).run(exact_calls(dtype)))
