@@ -243,7 +243,7 @@ print(*(file_sha256(out / name) for name in ("libmodel.so", "manifest.json")))
 def test_the_same_bytes_everywhere(tmp_path: Path, debug: bool) -> None:
     """Other folders, locales, time zones, hash seeds, users' umasks, job counts, with and without the cache."""
     results = set()
-    for i in (0, 3) if debug else range(4):  # debug information has folders, and nothing else of its own
+    for i in (0, 3) if debug else (1, 2, 3):  # debug information has folders, and nothing else of its own
         folder = tmp_path / f"{i}" / ("deep" * i or "x") / "with space"
         folder.mkdir(parents=True)
         env = {

@@ -11,12 +11,13 @@ import numpy.typing as npt
 from tests.support import compilers
 from torshc.base import manifest
 from torshc.base.cache import Cache
+from torshc.base.options import CompileOptions
 from torshc.base.resources import cache_folder
 from torshc.bundle import build, host, package
 from torshc.bundle.host_source import host_sources
 from torshc.expr import dim
 from torshc.targets import isa
-from torshc.targets.cc import find_compiler
+from torshc.targets.cc import CCompiler
 from torshc.targets.cpu.c import CTarget
 
 WIDTH = 16
@@ -152,9 +153,15 @@ def write(
     Args:
         cache: of objects; by default that of all tests, as most of these are the same in all bundles.
     """
-    compiler = find_compiler(cc)
-    flags = (*compiler.base_flags(3, sanitize), *compiler.isa_flags(isa.resolve(mcpu)), *extra_flags)
-    flags += ("-DTORSHC_PROFILE",) if profile else ()
+    tools = CTarget.toolchain.find(CompileOptions(cc=cc or "", profile=profile), isa.resolve(mcpu))
+    compiler = tools.compiler
+    assert isinstance(compiler, CCompiler)
+    more = (*(compiler.base_flags(3, sanitize) if sanitize else ()), *extra_flags)
+
+    def flags(source: str) -> tuple[str, ...]:
+        """As of models, with which objects are shared."""
+        return (*(tools.flags if source in KERNELS else tools.host), *more)
+
     with package.BundleWriter(place) as bundle, build.work_folder() as work:
         info = bundle.write_weights([[weights]], embed)
         sources, headers = host_sources(program(batch, info.id, embed, mcpu), CTarget.host)

@@ -24,7 +24,7 @@ from torshc.cli import cli
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"`([\w.]+\.(?:json|c|py))`(?: is|:)$")
-SHELL = set("|&;<>$'\"*~")
+SHELL = set("|&;<>$`\\*~")  # quotes need none
 UNTESTED = "Not run by the test"
 TOOLS = re.compile(
     r"`(?:make|pip|python|chromium|optimum-cli) [^`]*`|^(?:\$ cmake|\$ python samples/|    dask).*", re.MULTILINE
