@@ -1,7 +1,7 @@
 /* Exercises the thread pool: pool_harness THREADS RUNS  (bench: pool_harness THREADS bench).
  *
- * Checks that every task is done once, and that scratch areas are private; runs follow each
- * other at once or after a pause, so that workers are met spinning and asleep.
+ * Checks that every task is done once, that a run wants no more threads than it has tasks, and that scratch areas are
+ * private; runs follow each other at once or after a pause, so that workers are met spinning and asleep.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -61,7 +61,11 @@ static int check(t_pool *pool, int runs) {
         memset(scratch, 0, size);
         t_pool_run(pool, count, buf, dim, scratch, STRIDE, tasks);
         int64_t sum = 0;
-        for (int i = 0; i < threads; i++) sum += *(int64_t *)(void *)(scratch + i * STRIDE);
+        for (int i = 0; i < threads; i++) {
+            const int64_t mine = *(int64_t *)(void *)(scratch + i * STRIDE);
+            if (mine && i >= tasks) return fprintf(stderr, "run %d wakes thread %d for %d tasks\n", run, i, (int)tasks), 1;
+            sum += mine;
+        }
         for (int64_t i = 0; i < TASKS; i++)
             if (done[i] != (i < tasks ? run + 1 : 0)) return fprintf(stderr, "task %d of run %d\n", (int)i, run), 1;
         if (sum != tasks) return fprintf(stderr, "scratch of run %d\n", run), 1;

@@ -1,6 +1,10 @@
 /* Fork and join: the caller opens a run, and works too; a worker that sees the open run joins it, takes chunks until none
  * is left, and leaves. The caller, when it finds no chunk any more, closes the run.
  *
+ * Each thread has chunks of its own, which lie beside each other, and takes those of others when it has done them. Where
+ * kernels have alike tasks a processor so meets the rows and weights again that are in its caches, and in a short run no
+ * two threads write the same line of memory, which takes as long as a small task.
+ *
  * A run ends when it is closed and every worker that joined has left, so that no worker can still be reading the fields
  * of a run when the next one is written. Who wakes too late to join is not waited for: of a short run the caller has done
  * all the work before another thread is awake, some tens of microseconds where its processor was asleep or is in use.
@@ -17,10 +21,16 @@
  * upon each other; a worker should be awake for the next one, and not longer. */
 enum { SPINS = 2000, CACHE_LINE = 64, MAX_THREADS = 1024 };
 
-/* Parts of a pool's state: workers inside, OPEN, and the run's number, a multiple of RUN. */
-#define INSIDE 0xffffull
-#define OPEN (1ull << 16)
-#define RUN (1ull << 32)
+/* Parts of a pool's state: OPEN, how many threads the run wants, a multiple of WANTED, and the run's number, of RUN. */
+#define OPEN 1ull
+#define WANTED 2ull
+#define RUN (1ull << 16)
+
+/* What a thread has: how many of its chunks are taken in a run, whose number is a multiple of RUN, and whether it is inside. */
+struct place {
+    _Alignas(CACHE_LINE) atomic_ullong taken;
+    _Alignas(CACHE_LINE) atomic_int inside;
+};
 
 struct worker {
     t_pool *pool;
@@ -29,23 +39,21 @@ struct worker {
 };
 
 struct t_pool {
-    /* Written by the caller between runs. */
+    /* Of a run, in one line with its number, by which workers see that the rest is there. */
+    _Alignas(CACHE_LINE) atomic_ullong state;
     t_kernel *fn;
     void *const *buf;
     const int64_t *dim;
     unsigned char *scratch;
     size_t scratch_stride;
     int64_t tasks, chunk;
-    int threads;
-    atomic_int stop;
-
-    _Alignas(CACHE_LINE) atomic_ullong state; /* the number of the run, whether it is open, and the workers inside */
-    atomic_int caller_sleeps;
-    _Alignas(CACHE_LINE) atomic_llong next;
 
     _Alignas(CACHE_LINE) pthread_mutex_t lock;
     pthread_cond_t started, finished;
-    int sleepers; /* guarded by lock */
+    atomic_int first_asleep; /* no worker of a lower index sleeps; MAX_THREADS where none does */
+    atomic_int caller_sleeps, stop;
+    int threads;
+    struct place *places;
     struct worker workers[];
 };
 
@@ -57,23 +65,42 @@ static inline void pause_cpu(void) {
 #endif
 }
 
-static void work(t_pool *pool, int index) {
+static inline int wanted(uint64_t state) { return (int)(state % RUN / WANTED); }
+
+/* Takes one of `count` chunks of a thread; returns how many were taken before, or `count` where all were. */
+static int64_t take(struct place *place, uint64_t run, int64_t count) {
+    unsigned long long seen = atomic_load_explicit(&place->taken, memory_order_relaxed);
+    for (;;) {
+        const uint64_t taken = seen / RUN == run ? seen % RUN : 0;
+        if ((int64_t)taken >= count)
+            return count;
+        if (atomic_compare_exchange_weak_explicit(&place->taken, &seen, run * RUN + taken + 1, memory_order_relaxed,
+                                                  memory_order_relaxed))
+            return (int64_t)taken;
+    }
+}
+
+/* Does chunks of the run that `state` is, those of thread `index` first. */
+static void work(t_pool *pool, int index, uint64_t state) {
     unsigned char *scratch = pool->scratch;
     if (scratch)
         scratch += (size_t)index * pool->scratch_stride;
-    const int64_t tasks = pool->tasks, chunk = pool->chunk;
-    for (;;) {
-        const int64_t begin = atomic_fetch_add_explicit(&pool->next, chunk, memory_order_relaxed);
-        if (begin >= tasks)
-            return;
-        pool->fn(pool->buf, pool->dim, scratch, begin, tasks - begin < chunk ? tasks : begin + chunk);
+    const int64_t tasks = pool->tasks, chunk = pool->chunk, chunks = (tasks + chunk - 1) / chunk;
+    const int threads = wanted(state);
+    for (int i = 0, owner = index; i < threads; i++, owner = owner + 1 < threads ? owner + 1 : 0) {
+        const int64_t first = chunks * owner / threads, count = chunks * (owner + 1) / threads - first;
+        for (int64_t at; (at = take(&pool->places[owner], state / RUN, count)) < count;) {
+            const int64_t begin = (first + at) * chunk;
+            pool->fn(pool->buf, pool->dim, scratch, begin, tasks - begin < chunk ? tasks : begin + chunk);
+        }
     }
 }
 
 /* A worker is inside no more. Sequentially consistent with the caller's announcement in close_run: either the caller
  * sees that nobody is inside, or this sees that it sleeps. */
-static void leave(t_pool *pool) {
-    if ((atomic_fetch_sub(&pool->state, 1) & INSIDE) != 1 || !atomic_load(&pool->caller_sleeps))
+static void leave(t_pool *pool, int index) {
+    atomic_store(&pool->places[index].inside, 0);
+    if (!atomic_load(&pool->caller_sleeps))
         return;
     pthread_mutex_lock(&pool->lock);
     pthread_cond_signal(&pool->finished);
@@ -83,32 +110,34 @@ static void leave(t_pool *pool) {
 /* Whether a state is that of an open run other than `seen`. */
 static inline int is_new(uint64_t state, uint64_t seen) { return (state & OPEN) && state / RUN != seen; }
 
-/* Joins an open run other than `seen`, which becomes its number; false where there is none. */
-static int join(t_pool *pool, uint64_t *seen) {
-    if (!is_new(atomic_load_explicit(&pool->state, memory_order_relaxed), *seen))
-        return 0;
-    const uint64_t state = atomic_fetch_add_explicit(&pool->state, 1, memory_order_acquire);
-    if (is_new(state, *seen)) {
-        *seen = state / RUN;
+/* Joins an open run. Sequentially consistent with close_run: either this sees that the run is closed, or the caller sees that
+ * a worker is inside. */
+static int join(t_pool *pool, int index, uint64_t state) {
+    atomic_store(&pool->places[index].inside, 1);
+    if (atomic_load(&pool->state) == state)
         return 1;
-    }
-    leave(pool);
+    leave(pool, index);
     return 0;
 }
 
-/* Waits for a run other than `seen`, and joins it. */
-static void wait_run(t_pool *pool, uint64_t *seen) {
+/* Waits for a run other than `seen` that wants this worker, and joins it; returns its state. */
+static uint64_t wait_run(t_pool *pool, int index, uint64_t seen) {
     for (;;) {
         for (int i = 0; i < SPINS; i++) {
-            if (join(pool, seen))
-                return;
+            const uint64_t state = atomic_load_explicit(&pool->state, memory_order_relaxed);
+            if (is_new(state, seen)) {
+                if (index < wanted(state) && join(pool, index, state))
+                    return state;
+                seen = index < wanted(state) ? seen : state / RUN;
+                i = 0;
+            }
             pause_cpu();
         }
         pthread_mutex_lock(&pool->lock);
-        pool->sleepers++;
-        if (!is_new(atomic_load_explicit(&pool->state, memory_order_relaxed), *seen))
+        if (index < atomic_load(&pool->first_asleep))
+            atomic_store(&pool->first_asleep, index);
+        if (!is_new(atomic_load(&pool->state), seen))
             pthread_cond_wait(&pool->started, &pool->lock);
-        pool->sleepers--;
         pthread_mutex_unlock(&pool->lock);
     }
 }
@@ -116,40 +145,47 @@ static void wait_run(t_pool *pool, uint64_t *seen) {
 static void *worker_main(void *argument) {
     struct worker *self = argument;
     t_pool *pool = self->pool;
-    for (uint64_t seen = 0;;) {
-        wait_run(pool, &seen);
+    for (uint64_t state = 0;;) {
+        state = wait_run(pool, self->index, state / RUN);
         if (atomic_load_explicit(&pool->stop, memory_order_relaxed))
             return NULL;
-        work(pool, self->index);
-        leave(pool);
+        work(pool, self->index, state);
+        leave(pool, self->index);
     }
 }
 
-/* Opens a run; the lock orders it with a worker that is about to sleep. */
-static void open_run(t_pool *pool) {
-    pthread_mutex_lock(&pool->lock);
-    atomic_fetch_add_explicit(&pool->state, RUN + OPEN, memory_order_release);
-    const int sleepers = pool->sleepers;
-    pthread_mutex_unlock(&pool->lock);
-    if (sleepers)
+/* Opens a run that wants so many threads; returns its state. Either a worker that is about to sleep sees it, or this sees
+ * that it sleeps. */
+static uint64_t open_run(t_pool *pool, int threads) {
+    const uint64_t before = atomic_load_explicit(&pool->state, memory_order_relaxed);
+    const uint64_t state = (before / RUN + 1) * RUN + (uint64_t)threads * WANTED + OPEN;
+    atomic_store(&pool->state, state);
+    if (atomic_load(&pool->first_asleep) < threads) {
+        pthread_mutex_lock(&pool->lock);
+        atomic_store(&pool->first_asleep, MAX_THREADS);
         pthread_cond_broadcast(&pool->started);
+        pthread_mutex_unlock(&pool->lock);
+    }
+    return state;
 }
 
 /* Closes the run, and waits until all who joined it have left. */
-static void close_run(t_pool *pool) {
-    if (!(atomic_fetch_sub_explicit(&pool->state, OPEN, memory_order_acquire) & INSIDE))
-        return;
-    for (int i = 0; i < SPINS; i++) {
-        if (!(atomic_load_explicit(&pool->state, memory_order_acquire) & INSIDE))
-            return;
-        pause_cpu();
+static void close_run(t_pool *pool, uint64_t state) {
+    atomic_store(&pool->state, state - OPEN);
+    for (int i = 1, spins = 0; i < wanted(state); spins++) {
+        if (!atomic_load(&pool->places[i].inside)) {
+            i++;
+        } else if (spins < SPINS) {
+            pause_cpu();
+        } else {
+            pthread_mutex_lock(&pool->lock);
+            atomic_store(&pool->caller_sleeps, 1);
+            while (atomic_load(&pool->places[i].inside))
+                pthread_cond_wait(&pool->finished, &pool->lock);
+            atomic_store(&pool->caller_sleeps, 0);
+            pthread_mutex_unlock(&pool->lock);
+        }
     }
-    pthread_mutex_lock(&pool->lock);
-    atomic_store(&pool->caller_sleeps, 1);
-    while (atomic_load(&pool->state) & INSIDE)
-        pthread_cond_wait(&pool->finished, &pool->lock);
-    atomic_store(&pool->caller_sleeps, 0);
-    pthread_mutex_unlock(&pool->lock);
 }
 
 void t_pool_run(t_pool *pool, t_kernel *fn, void *const *buf, const int64_t *dim, unsigned char *scratch,
@@ -168,10 +204,9 @@ void t_pool_run(t_pool *pool, t_kernel *fn, void *const *buf, const int64_t *dim
     pool->scratch_stride = scratch_stride;
     pool->tasks = tasks;
     pool->chunk = chunk > 1 ? chunk : 1;
-    atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
-    open_run(pool);
-    work(pool, 0);
-    close_run(pool);
+    const uint64_t state = open_run(pool, tasks < pool->threads ? (int)tasks : pool->threads);
+    work(pool, 0, state);
+    close_run(pool, state);
 }
 
 int t_pool_threads(const t_pool *pool) { return pool ? pool->threads : 1; }
@@ -217,10 +252,13 @@ t_pool *t_pool_create(int threads) {
         threads = MAX_THREADS;
     size_t size = sizeof(t_pool) + (size_t)(threads - 1) * sizeof(struct worker);
     size = (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
-    t_pool *pool = aligned_alloc(CACHE_LINE, size);
+    t_pool *pool = aligned_alloc(CACHE_LINE, size + (size_t)threads * sizeof(struct place));
     if (!pool)
         return NULL;
-    *pool = (t_pool){.threads = 1};
+    *pool =
+        (t_pool){.threads = 1, .first_asleep = MAX_THREADS, .places = (struct place *)((unsigned char *)pool + size)};
+    for (int i = 0; i < threads; i++)
+        pool->places[i] = (struct place){0};
     /* With default attributes on the systems in question these only fill in memory. */
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->started, NULL);
@@ -236,7 +274,7 @@ void t_pool_destroy(t_pool *pool) {
     if (!pool)
         return;
     atomic_store_explicit(&pool->stop, 1, memory_order_relaxed);
-    open_run(pool);
+    open_run(pool, MAX_THREADS);
     for (int i = 0; i < pool->threads - 1; i++)
         pthread_join(pool->workers[i].thread, NULL);
     pthread_cond_destroy(&pool->finished);
