@@ -17,7 +17,7 @@ T_DEF_READS(bf16, f32, u16, uint16_t)
 /* The arguments of the kernel, and where a task is. */
 struct call {
     void *const *buf;
-    int64_t s0, s1;
+    int64_t s0, s1, s2;
 };
 
 #define M (c->s0)
@@ -107,27 +107,32 @@ static void copy(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
 }
 
 /* ---- tasks ---- */
-void k20ba49e1e554(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
-    struct call at = {.buf = buf, .s0 = dim[0], .s1 = dim[1]}, *c = &at;
-    const int64_t m_blocks = t_imin(((c->s0 + 31) / 32), t_imax(1, ((c->s0 + 192) / 384))), n_blocks = c->s1;
-    int64_t copied = -1; /* block of rows whose last scratch holds */
+void k959e2a054b2d(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    struct call at = {.buf = buf, .s0 = dim[0], .s1 = dim[1], .s2 = dim[2]}, *c = &at;
+    const int64_t m_blocks = 1, n_blocks = c->s1, parts = c->s2;
+    int64_t copied = -1; /* matrix whose last rows scratch holds */
     _Alignas(64) float sums[T_MR * T_NR], held[T_MR * T_NR] = {0};
     uint16_t *own = scratch; /* rows that are copied */
     struct part before = {.sums = sums};
     t_bf16_open();
     for (int64_t task = begin; task < end; task++) {
-        const int64_t nb = task % n_blocks, block = task / n_blocks, mb = block % m_blocks;
-        const int64_t t0 = t_cut(TILES, m_blocks, mb), t1 = t_cut(TILES, m_blocks, mb + 1);
+        const int64_t nb = task % n_blocks, part = task / n_blocks % parts, block = task / (n_blocks * parts);
+        const int64_t mb = block % m_blocks;
+        const int64_t low = t_cut(TILES, m_blocks, mb), high = t_cut(TILES, m_blocks, mb + 1);
+        const int64_t t0 = low + t_cut(high - low, parts, part), t1 = low + t_cut(high - low, parts, part + 1);
         const int64_t p0 = t_cut(GROUPS, n_blocks, nb), p1 = t_cut(GROUPS, n_blocks, nb + 1);
         const uint16_t *a = buf[0];
         const uint32_t *b = buf[1];
         if (task == begin) t_bf16_ahead(&(struct t_bf16_panels){NULL, PANEL, b + p0 * 2 * PANEL, 0, PANEL / 32 << 16, PANEL / 2}, 1);
         /* Rows are read where they are, but for those of a tile that is not whole: nothing beyond them may be read. */
-        if (block != copied && M < t1 * T_MR) copy(c, a, M / T_MR * T_MR, M, own);
-        copied = block;
+        if (copied != 0 && M < t1 * T_MR) {
+            copy(c, a, M / T_MR * T_MR, M, own);
+            copied = 0;
+        }
+        const int64_t ahead = task - begin < n_blocks ? t0 : -1; /* the first tile of rows of a call asks for weights */
         for (int64_t t = t0; t < t1; t++)
         for (int64_t p = p0; p < p1; p++) {
-            const int64_t rate = t == t0 && p + 1 < GROUPS ? T_STEP_WORDS << 15 : 0; /* of lines of halves of the next group */
+            const int64_t rate = t == ahead && p + 1 < GROUPS ? T_STEP_WORDS << 15 : 0; /* of lines of halves of the next group */
             const struct t_bf16_panels panels = {b + p * 2 * PANEL, PANEL, b + (p + 1) * 2 * PANEL, 0, rate, PANEL / 2};
             const int64_t m = t * T_MR;
             const int count = (int)t_imin(T_MR, M - m);

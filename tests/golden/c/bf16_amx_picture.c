@@ -3,7 +3,7 @@
  * rows at equal distances.  Pixels are counted along these wider rows; those behind an image's edge are not stored.
  * A pixel of the picture has 4 halves, and a tap reads those of a row of the kernel.
  * Weights in panels [ceil(OC / 16)][steps][taps][words of a step][16], words of two channels.
- * Task: a block of output rows of an image by a block of channels. */
+ * Task: a part of the tiles of a block of output rows of an image by a block of channels. */
 #define T_MR 32
 #define T_NV 2
 #define T_STEP_WORDS 6
@@ -106,13 +106,13 @@ static void copy_pixels(const struct call *c, const uint16_t *row, int64_t count
     }
 }
 
-/* What output rows from h on need, `rows` of each plane. */
-static void copy(const struct call *c, const uint16_t *image, int64_t h, int64_t rows, uint16_t *to) {
+/* Rows of each plane from `from` up to `to`, of those that output rows from h on need. */
+static void copy(const struct call *c, const uint16_t *image, int64_t h, int64_t from, int64_t to, uint16_t *all) {
     (void)c;
     for (int p = 0; p < 2; p++)
-    for (int64_t y = 0; y < rows; y++) {
+    for (int64_t y = from; y < to; y++) {
         const int64_t ih = (h + y) * 2 + planes[p].h - 1;
-        uint16_t *out = to + p * PLANE + y * (WIDE * UNIT);
+        uint16_t *out = all + p * PLANE + y * (WIDE * UNIT);
         const int64_t all = WIDE * 2, left = t_imin(1, all), count = t_imin(IW, all - left);
         if (ih < 0 || ih >= IH) {
             __builtin_memset(out, 0, 2 * WIDE * UNIT);
@@ -125,26 +125,33 @@ static void copy(const struct call *c, const uint16_t *image, int64_t h, int64_t
 }
 
 /* ---- tasks ---- */
-void k1eda6ef6e8c8(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k5ccab0664e82(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 1, n_blocks = 1;
-    int64_t copied = -1; /* block of rows that scratch holds */
+    const int64_t parts = 1;
+    int64_t copied = -1, low = 0, high = 0; /* block of rows of which scratch holds some rows of planes */
     struct sums sums = {.rows = 0};
     t_bf16_open();
     for (int64_t task = begin; task < end; task++) {
-        const int64_t nb = task % n_blocks, block = task / n_blocks, image = block / h_blocks;
+        const int64_t nb = task % n_blocks, part = task / n_blocks % parts, block = task / (n_blocks * parts);
+        const int64_t image = block / h_blocks;
         const int64_t h0 = t_cut(OH, h_blocks, block % h_blocks), h1 = t_cut(OH, h_blocks, block % h_blocks + 1);
         const int64_t p0 = t_cut(GROUPS, n_blocks, nb), p1 = t_cut(GROUPS, n_blocks, nb + 1);
         const int64_t pixels = (h1 - h0 - 1) * WIDE + OW, all = (pixels + T_MR - 1) / T_MR;
+        const int64_t t0 = t_cut(all, parts, part), t1 = t_cut(all, parts, part + 1);
+        const int64_t y0 = t0 * T_MR / WIDE, y1 = (t_imin(t1 * T_MR, pixels) - 1) / WIDE + 1 + 1;
         const uint16_t *x = buf[0];
         const uint32_t *b = buf[1];
         if (task == begin) t_bf16_ahead(&(struct t_bf16_panels){NULL, PANEL, b + p0 * 2 * PANEL, 0, PANEL / 32 << 16, PANEL / 2}, 1);
-        if (block != copied) copy(c, x + image * X_IMAGE, h0, h1 - h0 + 1, scratch);
-        copied = block;
-        for (int64_t t = 0; t < all; t++)
+        if (t0 == t1) continue;
+        if (block != copied) copied = block, low = high = y0;
+        if (y1 > high) copy(c, x + image * X_IMAGE, h0, high, y1, scratch), high = y1;
+        if (y0 < low) copy(c, x + image * X_IMAGE, h0, y0, low, scratch), low = y0;
+        const int64_t ahead = task - begin < n_blocks ? t0 : -1; /* the first tile of rows of a call asks for weights */
+        for (int64_t t = t0; t < t1; t++)
         for (int64_t p = p0; p < p1; p++) {
-            const int64_t rate = t == 0 && p + 1 < GROUPS ? T_STEP_WORDS << 15 : 0; /* of lines of halves of the next group */
+            const int64_t rate = t == ahead && p + 1 < GROUPS ? T_STEP_WORDS << 15 : 0; /* of lines of halves of the next group */
             const struct t_bf16_panels panels = {b + p * 2 * PANEL, PANEL, b + (p + 1) * 2 * PANEL, 0, rate, PANEL / 2};
             const int64_t at = t * T_MR, rows = t_imin(T_MR, pixels - at);
             const struct t_bf16_rows a = {(const uint16_t *)scratch + at * UNIT, UNIT, 2 * T_STEP_WORDS, 16 * UNIT, TAPS,

@@ -17,6 +17,7 @@ from torshc.kernels.machine import Machine
 from torshc.ops.math.linalg import MatMul
 from torshc.ops.nn.conv import Conv
 from torshc.targets.cpu.bf16 import FORMS, AmxKernel, Bf16GemmKernel, DotKernel, MmlaKernel, choose_form
+from torshc.targets.cpu.conv_bf16 import ImageKernel
 from torshc.targets.isa import resolve
 
 from ...support.kernels import Maker, Shape, random, sizes
@@ -324,6 +325,33 @@ def test_rows_of_images_that_several_tasks_copy(monkeypatch: pytest.MonkeyPatch)
     """Neighbouring blocks both copy what lies between them, whatever the bytes of a block."""
     monkeypatch.setattr("torshc.targets.cpu.bf16.BLOCK_BYTES", 64 * 1024)
     test_windows(BLOCKS, AmxKernel, WIDEST, compilers()[0])
+
+
+@pytest.mark.parametrize("rows_first", [False, True])
+@pytest.mark.parametrize("image", [False, True])
+def test_tasks_of_a_call_share_what_it_has_copied(
+    image: bool, rows_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever tasks follow each other: parts of an image in turns with columns, or rows that fill no tile."""
+    monkeypatch.setattr("torshc.targets.cpu.bf16.TILES_FLOPS", 40_000)
+    monkeypatch.setattr("torshc.targets.cpu.bf16.FEW_BYTES", 1 << 20 if rows_first else 0)
+    left, right = (
+        (halves(1, 2, 32, 13, 11), halves(2, 96, 32, 3, 3)) if image else (halves(3, 2, 70, 160), halves(4, 2, 160, 96))
+    )
+    fields = {"strides": (1, 1), "dilations": (1, 1), "pads": tuple(map(const, (1, 1, 1, 1)))}
+    m = Maker()
+    x = m.input(*left.shape, dtype=BF16)
+    y = m.builder.one(Conv(out="f32", **fields), x, m.constant(right)) if image else product(m, x, right)
+    made = program(m.output(y), AmxKernel)
+    (expected,), launch = made.run(left), made.launches[-1]
+    kernel = launch.kernel
+    assert isinstance(kernel, AmxKernel) and kernel.rows_first == rows_first and launch.tasks > 16
+    assert isinstance(kernel, ImageKernel) == image
+    for tasks in (2, 3, 5, launch.tasks):
+        made.memory[made.graph.outputs[0]].array[...] = np.nan
+        for begin in range(0, launch.tasks, tasks):
+            launch.run(begin, min(begin + tasks, launch.tasks))
+        np.testing.assert_array_equal(made.read(made.graph.outputs[0]), expected)
 
 
 @pytest.mark.parametrize("image", [False, True])

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
 from ...base.features import Feature, Features
-from ...expr import Expr, as_int, ceil_div, const
+from ...expr import Expr, as_int, ceil_div, const, max_of, min_of, product
 from ...kernels.machine import Machine
 from .conv_shape import Geometry
 from .pack import HALF_COLUMNS, STEP
-from .tiles import BLOCK_ROWS, FEW_ROWS, TASK_FLOPS, Blocks, ProductKernel, Tile, choose_blocks
+from .tiles import BLOCK_ROWS, FEW_ROWS, TASK_FLOPS, Blocks, ProductKernel, Tile, choose_blocks, clamp
 
 BLOCK_BYTES = 512 * 1024  # of packed rows that a task reads again for each group of columns: they stay in L2
 MOST_ROWS = 384  # of a block
@@ -30,6 +31,9 @@ PACKED_COLUMNS = 768  # for which rows that crowd each other out of the caches a
 LINE, SETS = 64, 64  # bytes of a line of that cache, and its sets
 PAIRS = 2  # times the rate of multiply-adds, at which a Zen adds pairs
 FEW_BYTES = 160 * 1024  # of weights that L2 gets before the first tile of rows is done
+TILES_FLOPS = 500_000  # a quarter of a microsecond of a core's tiles: a task of fewer is not worth handing to a thread
+ONE = const(1)
+EVEN, MOST_TASKS = 16, 64  # tasks above the former come in multiples of it, so that as many threads have as many
 
 
 @dataclass(frozen=True)
@@ -107,12 +111,41 @@ class Bf16GemmKernel(ProductKernel):
 
 @dataclass(frozen=True)
 class AmxKernel(Bf16GemmKernel):
-    """Tiles of 16 x 16 sums, to each of which an instruction adds 32 terms; two by two of them."""
+    """Tiles of 16 x 16 sums, to each of which an instruction adds 32 terms; two by two of them.
+
+    Attributes:
+        parts: pieces of the tiles of a block of rows. Tasks that follow each other have other columns where rows come
+            first, else other parts, which read the same weights.
+    """
 
     template: ClassVar[str] = "gemm_bf16_amx.c.j2"
     needs: ClassVar[tuple[str, ...]] = ("amx-tile", "amx-bf16")
     task_flops: ClassVar[int] = 4 * TASK_FLOPS
     block_bytes: ClassVar[int] = 2 * BLOCK_BYTES  # each block reads all weights, which come from farther away
+
+    parts: Expr = ONE
+
+    def spread(self) -> Self:
+        """The kernel in finer tasks where rows are read where they lie; one thread does the same tiles in order."""
+        if not self.direct:
+            return self
+        rows = ONE if self.rows_first else self.blocks.m  # a block of rows stays in L2 for all its columns
+        tiles, count = self.tile.tiles(self.m.args[0]), product([a.args[0] for a in self.batch])
+        return self.cut(Blocks(rows, self.blocks.n), ceil_div(tiles, max_of(rows, 1)), count * rows)
+
+    def cut(self, blocks: Blocks, tiles: Expr, count: Expr) -> Self:
+        """The kernel whose `count` blocks of rows, of so many tiles at most, are cut in parts, and their columns.
+
+        As many as are wanted of what is outside, and of what is inside so many that as many threads end soonest.
+        """
+        wanted, groups = ceil_div(wanted_tasks(self.flops), max_of(count, 1)), self.tile.panels(self.n.args[0])
+        outside, inside = (tiles, groups) if self.rows_first else (groups, tiles)
+        outer = min_of(wanted, outside)
+        inner = min_of(ceil_div(wanted, max_of(outer, 1)), inside)
+        if outer_int := as_int(outer):
+            inner = const(_even_pieces(outer_int, as_int(inside) or 1, as_int(wanted) or 1))
+        parts, columns = (outer, inner) if self.rows_first else (inner, outer)
+        return type(self).of(self, blocks=Blocks(blocks.m, columns), parts=parts, tasks=count * parts * columns)
 
     @property
     def words(self) -> int:
@@ -222,6 +255,31 @@ class WidenedKernel(Bf16GemmKernel):
 
 
 FORMS: tuple[type[Bf16GemmKernel], ...] = (AmxKernel, DotKernel, MmlaKernel, WidenedKernel)  # the best first
+
+
+def wanted_tasks(flops: Expr) -> Expr:
+    """How many tasks a product of tiles is cut into, where that costs one thread nothing.
+
+    >>> [wanted_tasks(const(million * 10**6)) for million in (0, 3, 21, 900)]
+    [1, 6, 32, 64]
+    """
+    tasks = clamp(flops // TILES_FLOPS, 1, MOST_TASKS)
+    return max_of(tasks // EVEN * EVEN, min_of(tasks, EVEN))
+
+
+def _even_pieces(outer: int, inside: int, most: int) -> int:
+    """Pieces of `inside`, `most` in all of the `outer` ones, for which EVEN threads that take as many are done soonest.
+
+    >>> _even_pieces(7, 12, 16), _even_pieces(7, 12, 32), _even_pieces(8, 7, 64)
+    (2, 4, 7)
+    """
+
+    def longest(pieces: int) -> int:
+        sizes = [(inside * (i + 1)) // pieces - inside * i // pieces for i in range(pieces)] * outer
+        ends = [len(sizes) * i // EVEN for i in range(EVEN + 1)]
+        return max(sum(sizes[a:b]) for a, b in itertools.pairwise(ends))
+
+    return min(range(1, max(min(inside, most // outer), 1) + 1), key=lambda pieces: (longest(pieces), -pieces))
 
 
 def choose_form(extras: Sequence[str], rows: int | None = None) -> type[Bf16GemmKernel]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import BF16, I32, Expr, as_int, axis, ceil_div, const, load, max_of
+from ...expr import BF16, I32, Expr, as_int, axis, const, load
 from ...graph import Node, Value
 from ...kernels.base import Packed
 from ...kernels.heavy import (
@@ -29,10 +29,9 @@ from ...plan.storage import Storage
 from .bf16 import BLOCK_BYTES, AmxKernel, Bf16GemmKernel, Window, choose_form
 from .conv_shape import ElementAt, Geometry, bias_of, source_strides
 from .pack import HALF_COLUMNS, STEP, panels, words_of_halves
-from .tiles import TASK_FLOPS, Blocks, clamp
+from .tiles import Blocks
 
 Array = np.ndarray[Any, Any]
-LEAST_LINES = 4  # output rows of a block: rows around them are copied too
 MOST_BYTES = 2 * BLOCK_BYTES  # that one row of output may need of an image
 SPREAD = 32  # halves between pixels, whose lines would else share few sets of the first cache
 PIXEL = 4  # halves of a picture's pixel
@@ -52,7 +51,6 @@ class ImageKernel(AmxKernel):
 
     kind: ClassVar[str] = "conv"
     template: ClassVar[str] = "conv_bf16_amx.c.j2"
-    task_flops: ClassVar[int] = 16 * TASK_FLOPS  # that each copies rows of the image for
 
     rows: int = 1
     picture: bool = False
@@ -91,6 +89,11 @@ class ImageKernel(AmxKernel):
         """Rows and columns from the first pixel that a pixel of the result reads to where its taps read."""
         assert self.window is not None
         return tuple(dict.fromkeys((r, 0) for r, _ in self.window.taps)) if self.picture else self.window.taps
+
+    @property
+    def pixel_tiles(self) -> int:
+        """Tiles of pixels of a block, those behind the edge among them."""
+        return -(-((self.rows - 1) * self.wide + (as_int(self.size.ow) or 0)) // self.tile.rows)
 
     @property
     def extra(self) -> int:
@@ -132,7 +135,7 @@ def lower_halves(
 
     if choose_form(machine.extras) is AmxKernel and size.ic % STEP == 0 and size.taps:
         made = product(_pack(node.operands[1], size, steps=size.ic // STEP))
-        if (over := _over_images(ImageKernel.of(made), machine)) is not None:
+        if (over := _over_images(ImageKernel.of(made))) is not None:
             return over
     return product(_pack(node.operands[1], size))
 
@@ -153,7 +156,7 @@ def lower_picture(
         return None
     weights = _pack(node.operands[1], size, PIXEL, steps, size.kernel[0])
     packed = _product(group, node, size, x, weights, buffers, machine)
-    return _over_images(ImageKernel.of(packed, picture=True), machine)
+    return _over_images(ImageKernel.of(packed, picture=True))
 
 
 def _product(
@@ -189,7 +192,7 @@ def _product(
     )
 
 
-def _over_images(kernel: ImageKernel, machine: Machine) -> ImageKernel | None:
+def _over_images(kernel: ImageKernel) -> ImageKernel | None:
     """The kernel with its blocks; None where sizes are a run's, or a row of an image is too long for a copy."""
     height = as_int(kernel.size.oh)
     if not height or not as_int(kernel.size.ow):
@@ -197,15 +200,9 @@ def _over_images(kernel: ImageKernel, machine: Machine) -> ImageKernel | None:
     first, more = (as_int(ImageKernel.of(kernel, rows=rows).scratch) or 0 for rows in (1, 2))
     if first > MOST_BYTES:
         return None
-    groups = kernel.tile.panels(kernel.n.args[0])
-    wanted = clamp(kernel.flops // kernel.task_flops, 1, 4 * machine.threads)
-    few = min(-(-machine.threads // (as_int(groups) or 1)), height // LEAST_LINES)  # where threads outnumber columns
-    blocks = max(-(-height // max(1, 1 + (BLOCK_BYTES - first) // (more - first))), few if as_int(wanted) != 1 else 1)
-    count = kernel.size.images * blocks
-    columns = clamp(ceil_div(wanted, max_of(count, 1)), 1, groups)
-    return ImageKernel.of(
-        kernel, rows=-(-height // blocks), blocks=Blocks(const(blocks), columns), tasks=count * columns
-    )
+    blocks = -(-height // max(1, 1 + (BLOCK_BYTES - first) // (more - first)))
+    kernel = ImageKernel.of(kernel, rows=-(-height // blocks))
+    return kernel.cut(Blocks(const(blocks), const(1)), const(kernel.pixel_tiles), kernel.size.images * blocks)
 
 
 def _pack(w: Value, size: Geometry, channels: int = 0, steps: int = 1, rows: int = 0) -> Packed:

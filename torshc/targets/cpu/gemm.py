@@ -35,7 +35,7 @@ from ...ops.quant.narrow import BlockMatMul
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget
-from .bf16 import Bf16GemmKernel, DotKernel, choose_form
+from .bf16 import AmxKernel, Bf16GemmKernel, DotKernel, choose_form
 from .int8 import Int8AmxKernel
 from .nibbles import NibblesKernel, with_digits
 from .pack import HALF_COLUMNS, QUAD, WORD_COLUMNS, Panels, pack_at_run_time, pack_constant
@@ -267,7 +267,7 @@ def lower_product(
         if form is None
         else form.of(made)
     )
-    return [*before, kernel]
+    return [*before, kernel.spread() if isinstance(kernel, AmxKernel) else kernel]
 
 
 def _form(
