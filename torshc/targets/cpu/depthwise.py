@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -34,6 +35,7 @@ Array = np.ndarray[Any, Any]
 COLUMNS = 4  # neighbouring pixels of a tile
 BLOCK_CHANNELS = 128
 LINE = 64  # bytes that scratch is a multiple of
+FAR_BYTES = 1 << 20  # of images that L2 does not hold when they are read
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,12 @@ class DepthwiseKernel(HeavyKernel):
     h_blocks: Expr
     c_blocks: int
     margin: bool
+
+    @property
+    def far(self) -> bool:
+        """Whether images come from farther away than L2: tiles then ask for rows that the next row of results reads."""
+        pixels = [as_int(e) or 1 for e in (self.size.images, self.size.ih, self.size.iw)]
+        return math.prod(pixels) * self.size.groups * self.buffers[self.x.buffer].dtype.size >= FAR_BYTES
 
 
 @dataclass(frozen=True)
@@ -111,7 +119,7 @@ def lower_depthwise(
     pixels, stores = join_stores([a for a in (n, h, v) if a.op == "axis"], stores)
     flops = node.op.flops(node)
     c_blocks = max(1, size.groups // machine.number("channels", BLOCK_CHANNELS))
-    wanted = clamp(flops // (TASK_FLOPS // 4), 1, 4 * machine.threads)
+    wanted = clamp(flops // (TASK_FLOPS // 16), 1, 8 * machine.threads)
     h_blocks = clamp(wanted // max_of(size.images * c_blocks, 1), 1, size.oh)
     kernel = DepthwiseKernel(
         buffers=tuple(buffers.list),
