@@ -31,6 +31,19 @@ def test_resolve_indices_of_an_exported_mask() -> None:
     """)
 
 
+def test_resolve_indices_of_a_mask_as_one_row() -> None:
+    """PyTorch's older exporter indexes a mask that is flattened, by the sizes that it had."""
+    m = Model()
+    mask = m.input("batch", "seq", dtype="bool")
+    b = m("Reshape", m("Range", start=dims(0)[0], step=dims(1)[0], count=dims("batch")[0]), shape=dims("batch", 1, 1))
+    s = m("Reshape", m("Range", start=dims(0)[0], step=dims(1)[0], count=dims("seq")[0]), shape=dims(1, 1, "seq"))
+    width = m("Slice", m("Shape", mask), starts=dims(1), sizes=dims(1), steps=(1,))
+    flat = m("Reshape", mask, shape=(dim("batch") * dim("seq"), dims(1)[0]))
+    graph = m.done(m("Gather", flat, m("Add", m("Mul", b, width), s), axis=0))
+    run_pass("resolve_indices", graph)
+    assert "Gather" not in names(graph)
+
+
 def test_running_sums_of_zeros_are_zeros() -> None:
     """As exporters tell packed sequences apart: positions that go on by ones jump nowhere."""
     m = Model()

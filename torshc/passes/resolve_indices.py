@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ..base.options import CompileOptions
-from ..expr import DTYPES, Expr, as_int, axis, const, dim, dims_of, load, min_of, rebuild, substitute
+from ..expr import DTYPES, I64, Expr, as_int, axis, const, dim, dims_of, load, min_of, rebuild, substitute
 from ..expr import walk as scan
 from ..graph import Builder, Graph, Patch, Value
 from ..ops.tensor.index import CumSum
-from ..ops.tensor.view import Expand, Reshape, Transpose
+from ..ops.tensor.view import Expand, Reshape, Transpose, linear
 from .manager import graph_pass
 from .walk import Site, walk
 
@@ -86,7 +86,8 @@ class _Reader:
         sizes = {
             dim(name) for d in out.shape for name in dims_of(d) if as_int(substitute(d, {dim(name): const(0)})) == 0
         }
-        facts = {d > 0: const(True) for d in (*out.shape, *sizes)} | {min_of(n, 1): const(1) for n in sizes}
+        dims = (*out.shape, *sizes, out.type.size)
+        facts = {d > 0: const(True) for d in dims} | {min_of(n, 1): const(1) for n in sizes}
         self.nonempty = {fact: known for fact, known in facts.items() if fact.op != "const"}
 
     def element(self, value: Value, at: tuple[Expr, ...]) -> Expr:
@@ -101,6 +102,8 @@ class _Reader:
         if value.const is not None:
             number = _uniform(value)
             return const(number, dtype) if number is not None else load(value, at, dtype)
+        if value.data is not None and dtype is I64 and all(as_int(i) is not None for i in at):
+            return value.data[as_int(linear(at, value.shape)) or 0]
         node = value.producer
         if node is None or self.steps >= _STEPS or node.op.family not in ("pointwise", "view", "nest", "scan"):
             return load(value, at, dtype)
