@@ -107,7 +107,7 @@ class SymbolSpec:
     """A symbol, from ``min`` to ``max``: dimension ``dim`` of input number ``input`` where ``kind`` is "dim".
 
     Otherwise the input's element at that place, which is refused out of that range ("element") or moved into it
-    ("clamped").
+    ("clamped"); or how many of its elements are not 0 ("count").
     """
 
     name: str
@@ -272,6 +272,9 @@ class ToolInfo:
     flags: tuple[str, ...]
 
 
+PADDED = "padded"  # what is written for the value of an input that says which rows are padding
+
+
 @dataclass(frozen=True)
 class SizeRange:
     """Sizes of a symbol, from ``least`` to ``most``."""
@@ -295,7 +298,21 @@ class InputValue:
         return f"{self.name}={self.value}"
 
 
-def sizes_text(sizes: Iterable[SizeRange | InputValue]) -> str:
+@dataclass(frozen=True)
+class PaddedInput:
+    """A condition of a variant: elements of an input are 0, and it leaves out the rows that these say are padding.
+
+    ``stated`` is whether a person said that such rows mean nothing, so that they are 0 in outputs.
+    """
+
+    name: str
+    stated: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}={PADDED}"
+
+
+def sizes_text(sizes: Iterable[SizeRange | InputValue | PaddedInput]) -> str:
     """Sizes of several symbols, and values of inputs, as a person writes them.
 
     >>> sizes_text([SizeRange("batch", 1, 1), SizeRange("seq", 64, 128)])
@@ -332,7 +349,7 @@ class VariantInfo:
     """The ``form`` of a model for runs of these sizes, which they take, or ``why`` there is none.
 
     ``seen`` is what profiles saw of these sizes; empty where a person named them. A run takes it only where the inputs
-    in ``guards`` have these values throughout.
+    in ``guards`` have these values throughout, and where those in ``padded`` have zeros, whose rows it leaves out.
     """
 
     sizes: tuple[SizeRange, ...]
@@ -340,6 +357,7 @@ class VariantInfo:
     why: str
     form: FormInfo | None
     guards: tuple[InputValue, ...] = ()
+    padded: tuple[PaddedInput, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -431,7 +449,7 @@ class Manifest:
     @property
     def needs(self) -> Needs:
         """Conditions on inputs without which a run computes nothing."""
-        elements = tuple(symbol for symbol in self.symbols if symbol.kind != "dim")
+        elements = tuple(symbol for symbol in self.symbols if symbol.kind not in ("dim", "count"))
         return Needs(self.conditions, self.preferences, self.uses, elements)
 
     @property

@@ -75,6 +75,8 @@ class CompileOptions:
         specialize: sizes, and values of inputs, that the library has a variant of the model for, as texts such as
             "batch=1,8 seq=64..128 mask=1": all combinations of a text, which runs with these sizes and values take;
             "@FILE" stands for a file's lines.
+        drop_padding: an input of two dimensions whose zeros say which rows of others are padding: the library has a
+            variant that leaves these out. They mean nothing, so that outputs are 0 there. Empty for none.
         observed: files of what runs saw (``TORSHC_PROFILE``), or what their names begin with: the library has variants
             for the sizes in which most time goes, with the values that inputs have in most of these runs.
         accuracy: bounds what may be chosen of kernels whose results round otherwise than the model's products and sums
@@ -140,6 +142,7 @@ class CompileOptions:
     embed_weights: bool = False
     loose: str = "auto"
     specialize: tuple[str, ...] = ()
+    drop_padding: str = ""
     observed: tuple[Path, ...] = ()
     accuracy: str = ""
     exact_batches: bool = False
@@ -170,8 +173,9 @@ class CompileOptions:
         _choice("loose", self.loose, LOOSE_FORMS)
         _choice("emit", self.emit, EMIT_KINDS)
         _between("opt_level", self.opt_level, 0, 3)
-        if self.train is not None and (self.specialize or self.observed):
-            raise ConfigError("--train with --specialize or --observed", "leave it out: a step has one form")
+        if self.train is not None and (self.specialize or self.observed or self.drop_padding):
+            what = "--train with --specialize, --observed or --drop-padding"
+            raise ConfigError(what, "leave it out: a step has one form")
         if not all(isinstance(text, str) for text in self.specialize):
             raise ConfigError(f"specialize is {self.specialize!r}", "give texts such as 'batch=1,8 seq=64..128'")
         if self.train_memory:

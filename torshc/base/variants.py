@@ -1,7 +1,8 @@
 """Sizes and values of inputs that a model is compiled for once more, as ``--specialize`` says them.
 
 ``batch=1,8 seq=64..128 mask=1``: a name that is no symbolic size of the model is an input's, whose elements all are the
-number. Only the model tells which, so either is a :class:`SizeRange` here.
+number. Only the model tells which, so either is a :class:`SizeRange` here. ``mask=padded`` is for an input with zeros,
+which say that rows are padding.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from pathlib import Path
 
 from .budget import afford
 from .errors import ConfigError
-from .manifest import InputValue, SizeRange, sizes_text
+from .manifest import PADDED, InputValue, PaddedInput, SizeRange, sizes_text
 
-Asked = tuple[SizeRange, ...]  # a range, or a number, for each name, in the order given
-Case = tuple[SizeRange | InputValue, ...]  # what of these is a size of a model, and what a value of an input
+Asked = tuple[SizeRange | PaddedInput, ...]  # a range, or a number, for each name, in the order given
+Case = tuple[
+    SizeRange | InputValue | PaddedInput, ...
+]  # what of these is a size of a model, and what a value of an input
 
 LARGEST = 2**31 - 1  # a run refuses larger sizes
 _LONGEST = 1 << 16  # characters of a text or a file
@@ -38,7 +41,7 @@ def parse_cases(text: str) -> list[Asked]:
     >>> [sizes_text(case) for case in parse_cases("batch=1,8 seq=64..128")]
     ['batch=1 seq=64..128', 'batch=8 seq=64..128']
     """
-    choices: list[list[SizeRange]] = []
+    choices: list[list[SizeRange | PaddedInput]] = []
     for word in text.split():
         name, equals, sizes = word.rpartition("=")
         if not equals or not name:
@@ -53,7 +56,9 @@ def parse_cases(text: str) -> list[Asked]:
     return list(product(*choices))
 
 
-def _range(name: str, text: str) -> SizeRange:
+def _range(name: str, text: str) -> SizeRange | PaddedInput:
+    if text == PADDED:
+        return PaddedInput(name)
     found = _RANGE.match(text)
     if found is None:
         raise ConfigError(f"{text[:40]!r} is no size of {name!r}", _FORM)
@@ -81,7 +86,7 @@ def read_cases(texts: Sequence[str]) -> list[Asked]:
         ConfigError: a file cannot be read, a text is wrong, or the same sizes are there twice.
         OverBudget: there are more than the budget ``variants``.
     """
-    found: dict[frozenset[SizeRange], Asked] = {}
+    found: dict[frozenset[SizeRange | PaddedInput], Asked] = {}
     for text in _lines(texts):
         for case in parse_cases(text):
             if frozenset(case) in found:

@@ -45,9 +45,13 @@ def check_variant(fast: Program, variant: Program) -> None:
 
 
 def of_sizes(
-    variant: Program, fast: Program, sizes: Mapping[str, tuple[int, int]], guards: tuple[Guard, ...] = ()
+    variant: Program,
+    fast: Program,
+    sizes: Mapping[str, tuple[int, int]],
+    guards: tuple[Guard, ...] = (),
+    padded: tuple[int, ...] = (),
 ) -> Program:
-    """A variant with the sizes that it is for, the least and the most of each, and values of inputs.
+    """A variant with the sizes that it is for, the least and the most of each, values of inputs, and masks of padding.
 
     Its outputs are taken to be the fast form's. Where sizes of theirs are not the same text, it is a condition that
     they are equal.
@@ -66,7 +70,7 @@ def of_sizes(
     bound = set(_bound(fast))
     first = len(variant.conditions)
     more = (Condition(first + k, a, b) for k, (a, b) in enumerate(pairs) if set(dims_of(a, b)) <= bound)
-    return replace(variant, taken=taken, guards=guards, conditions=(*variant.conditions, *more))
+    return replace(variant, taken=taken, guards=guards, padded=padded, conditions=(*variant.conditions, *more))
 
 
 def join_forms(fast: Program, variants: Sequence[Program] = (), loose: Program | None = None) -> list[Program]:
@@ -75,7 +79,8 @@ def join_forms(fast: Program, variants: Sequence[Program] = (), loose: Program |
     A dimension that is a number in the fast form alone, since nothing else fits there, becomes a condition of it.
     """
     wide = loose or fast
-    symbols = _bound(wide) | _bound(fast)
+    counted = {n: s for v in variants for n, s in _bound(v).items() if s.kind == "count"}
+    symbols = _bound(wide) | _bound(fast) | counted
     fixed = _find_fixed_dims(fast.inputs, wide.inputs)
     first = len(fast.conditions)
     fast = replace(fast, conditions=(*fast.conditions, *(Condition(first + k, a, b) for k, (a, b) in enumerate(fixed))))

@@ -36,7 +36,7 @@ _DIGEST = re.compile(r"([0-9a-f]{64})?\Z")
 _VERSION = re.compile(r"[a-z0-9]*\Z")
 
 CPU = 1  # DLPack's code of the processor
-_KINDS = ("dim", "element", "clamped")
+_KINDS = ("dim", "element", "clamped", "count")
 _INTEGERS = ("i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "bool")
 
 
@@ -79,7 +79,8 @@ class Symbol:
     Attributes:
         input: number of the input.
         dim: number of the dimension, or position of the element.
-        kind: "dim"; "element"; or "clamped", an element that is moved into the range instead of refused.
+        kind: "dim"; "element"; "clamped", an element that is moved into the range instead of refused; or "count", how
+            many elements are not 0, as many as there are where the host does not see them.
     """
 
     input: int
@@ -352,6 +353,7 @@ class HostProgram:
             these.
         taken: of a variant, its sizes.
         guards: of a variant, the values of inputs that a run has to have that takes it.
+        padded: of a variant, the numbers of inputs whose zeros say which rows it leaves out.
         loose: the same model in the form that runs take whose sizes this one refuses, as variants are; its steps are
             numbered last. Or None.
         recorded: how many recordings of runs a card keeps; 0 for the usual number.
@@ -389,6 +391,7 @@ class HostProgram:
     variants: tuple[HostProgram, ...] = ()
     taken: tuple[Between, ...] = ()
     guards: tuple[Guard, ...] = ()
+    padded: tuple[int, ...] = ()
     loose: HostProgram | None = None
     recorded: int = 0
     rank: int = 0
@@ -421,7 +424,7 @@ class HostProgram:
     @property
     def is_variant(self) -> bool:
         """Whether it is for some sizes, or values, only."""
-        return bool(self.taken or self.guards)
+        return bool(self.taken or self.guards or self.padded)
 
     @property
     def parts(self) -> tuple[HostProgram, ...]:
@@ -558,9 +561,10 @@ def _check_symbol(k: int, symbol: Symbol, program: HostProgram) -> None:
         raise _bad(f"s{k} is {symbol.kind!r} of input {symbol.input}, which does not exist")
     port = program.inputs[symbol.input]
     places = len(port.dims) if symbol.kind == "dim" else math.prod(d for d in port.static_dims)
+    places = 1 if symbol.kind == "count" else places
     if not 0 <= symbol.dim < places or (symbol.kind != "dim" and port.dtype not in _INTEGERS):
         raise _bad(f"s{k} is {symbol.kind} {symbol.dim} of input {symbol.input}, which does not exist")
-    least = 0 if symbol.kind == "dim" else -SYMBOL_MAX
+    least = 0 if symbol.kind in ("dim", "count") else -SYMBOL_MAX
     if not least <= symbol.min <= symbol.max <= SYMBOL_MAX:
         raise _bad(f"s{k} has range {symbol.min} .. {symbol.max}")
 

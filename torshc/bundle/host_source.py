@@ -250,6 +250,7 @@ def spell(program: HostProgram) -> dict[str, str]:
     spelled = {name: f"s{k}" for k, name in enumerate(program.names)}
     for name, s in zip(program.names, program.symbols, strict=False):
         spelled[name] = f"in{s.input}.shape[{s.dim}]" if s.kind == "dim" else f"in{s.input}[{s.dim}]"
+        spelled[name] = f"nonzeros(in{s.input})" if s.kind == "count" else spelled[name]
     return spelled
 
 

@@ -143,16 +143,18 @@ class Program:
     shared: tuple[int, ...] = ()
     taken: tuple[Between, ...] = ()
     guards: tuple[Guard, ...] = ()
+    padded: tuple[int, ...] = ()
 
     @property
     def is_variant(self) -> bool:
         """Whether it is for some sizes, or values, only."""
-        return bool(self.taken or self.guards)
+        return bool(self.taken or self.guards or self.padded)
 
     @property
     def sizes(self) -> tuple[str, ...]:
         """The names of symbols that are sizes."""
-        return tuple(name for name in self.names if name != FORM)
+        counted = {n for n, s in zip(self.names, self.symbols, strict=False) if s.kind == "count"}
+        return tuple(name for name in self.names if name != FORM and name not in counted)
 
     @property
     def weights_read(self) -> set[int]:
@@ -197,6 +199,7 @@ class Program:
             shared=self.shared,
             taken=self.taken,
             guards=self.guards,
+            padded=self.padded,
             script=script,
             **more,
         )
@@ -615,7 +618,7 @@ def bind_symbols(graph: Graph, names: Iterable[str]) -> tuple[Symbol, ...]:
     }
     numbers = {v: k for k, v in enumerate(graph.inputs)}
     contents = {
-        name: Symbol(numbers[e.value], e.position, -SYMBOL_MAX, SYMBOL_MAX, e.kind)
+        name: Symbol(numbers[e.value], e.position, 0 if e.kind == "count" else -SYMBOL_MAX, SYMBOL_MAX, e.kind)
         for name, e in graph.sources.items()
         if e.kind != "dim" and e.value in numbers
     }

@@ -150,6 +150,9 @@ PLAN: list[Option] = [
     click.option("--specialize", multiple=True, metavar="NAME=SIZE,...",
                  help='Compile variants of the model for these sizes, and values of inputs, in all combinations, '
                       'as "batch=1,8 seq=64..128 mask=1"; or @FILE. Repeatable.'),
+    click.option("--drop-padding", default="", metavar="MASK",
+                 help="Compile a variant that leaves out rows of padding, where this input is 0. They mean nothing: "
+                      "outputs are 0 there."),
     click.option("--observed", type=FILE, multiple=True, metavar="FILE",
                  help="Compile variants for the sizes that took most time, and for values that inputs had, as runs "
                       "with TORSHC_PROFILE wrote them to this file. Repeatable."),

@@ -217,7 +217,7 @@ class InProcess:
         self._quick = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._runner.addresses["t_call"])
         self._last: _Bound | None = None
         self._dtypes = [DTYPES[p.dtype].numpy for p in self.program.inputs]
-        self._read = [s for s in self.program.symbols if s.kind != "dim"]
+        self._read = [s for s in self.program.symbols if s.kind not in ("dim", "count")]
         self._bound: dict[Any, _Bound] = {}
         self._lock = opened_in_children(threading.Lock())
         self._runs, self._seconds, self._launches, self._bytes = 0, 0.0, 0, 0
@@ -399,7 +399,7 @@ class InProcess:
         size = _evaluator(values)
         for program, form in self._forms:
             sizes = [(b, size(dim(program.names[b.symbol]))) for b in program.taken]
-            if sizes and not program.guards and all(b.least <= s <= b.most for b, s in sizes):
+            if sizes and not program.guards and not program.padded and all(b.least <= s <= b.most for b, s in sizes):
                 try:
                     self._require_fit(program, shapes, values)
                 except _Unfit:
@@ -506,6 +506,9 @@ class InProcess:
                         f"input {self.inputs[s.input].name!r} has {len(shape)} dimensions; expected {len(port.dims)}"
                     )
                 values |= dict.fromkeys((dim(name), runtime_dim(name), element(name)), const(shape[s.dim]))
+                continue
+            if s.kind == "count":  # such a variant is not taken here
+                values[dim(name)] = const(0)
                 continue
             value = next(read)
             if s.kind == "clamped":

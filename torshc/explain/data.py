@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..base.manifest import sizes_text
+from ..base.manifest import PaddedInput, sizes_text
 from ..bundle.shared_weights import bytes_beside
 from ..expr import const, to_text
 from ..graph import Node, Value
@@ -198,7 +198,7 @@ class LooseInfo:
 class VariantInfo:
     """What there is for runs of some ``sizes`` ("batch=1 mask=1"): a form of the model, or ``why`` there is none.
 
-    ``guards`` say what is looked at before a run takes it.
+    ``guards`` say what is looked at before a run takes it, ``padding`` which rows it leaves out.
     ``seen`` says what profiles saw of these sizes, and is empty where a person named them.
     ``kernels`` counts those of its launches that the usual form lacks, ``weights_bytes`` what it alone reads of the
     weights, since its kernels want them in another order.
@@ -211,6 +211,7 @@ class VariantInfo:
     kernels: int = 0
     weights_bytes: int = 0
     guards: tuple[str, ...] = ()
+    padding: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -366,8 +367,15 @@ def _variant(compilation: Compilation, variant: Variant) -> VariantInfo:
         return VariantInfo(sizes, variant.seen, variant.why)
     copied = bytes_beside(form.program, compilation.program)
     bytes_of = {v.name: to_text(v.type.nbytes) for v in form.interface.given}
+    padded = tuple(_leaves_out(p) for p in variant.padded)
     guards = tuple(f"all elements of {g.name} are {g.value} ({bytes_of[g.name]} bytes)" for g in variant.guards)
-    return VariantInfo(sizes, variant.seen, "", *_launches_of(form, compilation), copied, guards)
+    return VariantInfo(sizes, variant.seen, "", *_launches_of(form, compilation), copied, guards, padded)
+
+
+def _leaves_out(padded: PaddedInput) -> str:
+    """What a variant does with rows of padding, and why it may."""
+    why = "they are 0 in outputs, as was asked for" if padded.stated else "no output depends on them"
+    return f"rows where {padded.name} is 0 are left out: {why}"
 
 
 def pass_infos(records: Iterable[PassRecord]) -> tuple[PassInfo, ...]:

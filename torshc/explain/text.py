@@ -72,6 +72,8 @@ def _header(e: Explanation) -> Iterator[str]:
     for variant in e.variants:
         yield from paragraph("variant", _variant(variant))
         yield from _guards(variant, on_card=not e.lanes)
+        for text in variant.padding:
+            yield from paragraph("padding", printable(text))
     if e.training is not None:
         yield from _training(e.training)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.errors import InternalError
-from ..expr import I64, OPTIONAL, DType, Expr, as_int, const, counter, dims_of, element, from_numpy, runtime_dim
+from ..expr import I64, OPTIONAL, DType, Expr, as_int, const, counter, dim, dims_of, element, from_numpy, runtime_dim
 from .data import LIMIT, data_of
 from .mark import Mark, RuleName
 
@@ -245,13 +245,28 @@ class SymbolSource:
     Attributes:
         value: the value that it is read from, once that is computed.
         position: of a dimension of it, or of an element of a small integer tensor.
-        kind: "dim"; "element"; or "clamped", an element that is moved into range instead of being refused when it
-            is out of range (the ends of a Slice).
+        kind: "dim"; "element"; "clamped", an element that is moved into range instead of being refused when it is out
+            of range (the ends of a Slice); or "count", how many elements are not 0.
     """
 
     value: Value
     position: int
     kind: str = "element"
+
+
+@dataclass(frozen=True)
+class PaddingMask:
+    """An input whose zeros say which rows of values are padding, which a variant of the model leaves out.
+
+    Attributes:
+        mask: the input, of two dimensions.
+        stated: whether rows of padding, in results and wherever one row is picked, are said to mean nothing.
+        rows: how many of its elements are not 0, once they are left out.
+    """
+
+    mask: Value
+    stated: bool = False
+    rows: Expr | None = None
 
 
 @dataclass
@@ -357,6 +372,7 @@ class Graph:
         recomputations: what could be computed again, the best first, once a pass has looked for it.
         bound: for a bound of memory, how many segments the forward pass is cut into for that, and how many of the
             recomputations are done; None where there is none.
+        padding: the mask of rows that are left out; None where all rows are computed.
         rank, ranks: which of how many processes that share the model it is for; 0 ranks for a model that is whole.
         file_sha256: of the file that the model was read from, without what lies beside it; empty where there was none.
     """
@@ -380,6 +396,7 @@ class Graph:
     recomputes: bool = False
     recomputations: tuple[Recomputation, ...] = ()
     bound: tuple[int, int] | None = None
+    padding: PaddingMask | None = None
     rank: int = 0
     ranks: int = 0
     file_sha256: str = ""
@@ -596,6 +613,15 @@ class Graph:
         symbol = self._fresh(f"{value.name or self.place or f'value{value.id}'}.{k}")
         self.sources[symbol] = SymbolSource(value, k, "dim")
         return runtime_dim(symbol)
+
+    def count_rows(self) -> Expr:
+        """A new symbol for the rows of the padding mask that are kept, which a run counts."""
+        assert self.padding is not None
+        mask = self.padding.mask
+        name = self._fresh(f"{mask.name}.rows")
+        self.sources[name] = SymbolSource(mask, 0, "count")
+        self.padding = replace(self.padding, rows=dim(name))
+        return dim(name)
 
     def child(self, name: str = "") -> Graph:
         """An empty graph for the body of a branch or loop, whose numbers and symbols are this one's too."""

@@ -22,6 +22,7 @@ from ..base.manifest import (
     LooseInfo,
     Manifest,
     OperatorInfo,
+    PaddedInput,
     SharedSpec,
     SizeRange,
     StateInfo,
@@ -135,6 +136,11 @@ class Variant:
     def guards(self) -> tuple[InputValue, ...]:
         """The values of inputs in the case, which a run looks at before it takes the form."""
         return tuple(c for c in self.case if isinstance(c, InputValue))
+
+    @property
+    def padded(self) -> tuple[PaddedInput, ...]:
+        """The inputs in the case whose zeros say which rows the form leaves out."""
+        return tuple(c for c in self.case if isinstance(c, PaddedInput))
 
 
 @dataclass(frozen=True)
@@ -445,7 +451,7 @@ def _loose(c: Compilation) -> LooseInfo | None:
 
 
 def _variants(c: Compilation) -> tuple[VariantInfo, ...]:
-    return tuple(VariantInfo(v.sizes, v.seen, v.why, _form(v.form), v.guards) for v in c.variants)
+    return tuple(VariantInfo(v.sizes, v.seen, v.why, _form(v.form), v.guards, v.padded) for v in c.variants)
 
 
 def _form(c: Compilation | None) -> FormInfo | None:

@@ -14,7 +14,7 @@ from ..base.budget import Budget, spending
 from ..base.cache import Cache
 from ..base.clock import Clock, Observer
 from ..base.errors import ConfigError, InternalError, UnsupportedError
-from ..base.manifest import SERVE, Manifest, ToolInfo, WeightInfo, WeightsFile
+from ..base.manifest import SERVE, Manifest, PaddedInput, ToolInfo, WeightInfo, WeightsFile
 from ..base.options import CompileOptions
 from ..base.resources import cache_folder
 from ..base.variants import Case, read_cases
@@ -39,7 +39,7 @@ from ..bundle.weight_names import Array, with_values
 from ..bundle.weights import WeightsInfo
 from ..formats import load_graph
 from ..formats.files import model_files
-from ..graph import Graph
+from ..graph import Graph, PaddingMask
 from ..ops import CustomOperators
 from ..ops.core.bounds import EXCHANGE
 from ..passes import run_pipeline
@@ -107,6 +107,8 @@ def _prepare(
         if job.training is not None:
             return _asking_for_what_it_uses(_training_step(source, job, job.training, clock))
         cases: dict[Case, str] = dict.fromkeys(read_cases(job.options.specialize), "")
+        if job.options.drop_padding:
+            cases.setdefault((PaddedInput(job.options.drop_padding),), "")
         graph = _import_source(source, job.options, clock, weights)
         loose = graph.meetings
         fast = _compile_form(graph, job, clock)
@@ -196,13 +198,15 @@ def _version(
     with clock.stage("names"):
         if isinstance(source, Graph):
             return named_in(done, None)
-        values = [{g.name: g.value for g in v.guards} for v in done.variants if v.form is not None]
+        there = [v for v in done.variants if v.form is not None]
+        values = [{g.name: g.value for g in v.guards} for v in there]
+        padded = [next(iter(v.padded), None) for v in there]
         names = [frozenset[str]() for _ in range(1 + len(values))]
         if done.loose is not None and done.loose.form is not None:
             names.append(frozenset(done.loose.sizes))
-        forms = zip(done.forms, names, [{}, *values, {}], strict=False)
+        forms = zip(done.forms, names, [{}, *values, {}], [None, *padded, None], strict=False)
         return put_forms(
-            done, [named_in(f, partial(_again, source, job, f, loose, v, weights)) for f, loose, v in forms]
+            done, [named_in(f, partial(_again, source, job, f, loose, v, p, weights)) for f, loose, v, p in forms]
         )
 
 
@@ -230,16 +234,17 @@ def _form(
     pins: Pins | None,
     loose: frozenset[str],
     values: Mapping[str, int],
+    padded: PaddedInput | None,
 ) -> Compilation:
-    """Another form of a model: with some dimensions of inputs pinned, or as sizes known only in a run, and with inputs
-    that are a number throughout."""
+    """Another form of a model: with some dimensions of inputs pinned, or as sizes known only in a run, with inputs that
+    are a number throughout, and with rows left out that an input says are padding."""
     job = job.of_form(name)
     if pins:
         job = dataclasses.replace(
             job, options=dataclasses.replace(job.options, shapes=_pin_dimensions(job.options, pins))
         )
     with spending(job.options.budget):
-        return _compile_form(_import_source(source, job.options, clock, weights, loose), job, clock, values)
+        return _compile_form(_import_source(source, job.options, clock, weights, loose), job, clock, values, padded)
 
 
 def _again(
@@ -248,6 +253,7 @@ def _again(
     form: Compilation,
     loose: frozenset[str],
     values: Mapping[str, int],
+    padded: PaddedInput | None,
     first: Mapping[str, Array],
     weights: Mapping[str, Array],
 ) -> Compilation:
@@ -255,7 +261,7 @@ def _again(
     job = dataclasses.replace(job, options=form.options)
     with spending(job.options.budget):
         graph = _import_source(source, job.options, Clock(None), {**first, **weights}, loose)
-        return _compile_form(graph, job, Clock(None), values)
+        return _compile_form(graph, job, Clock(None), values, padded)
 
 
 def _pin_dimensions(options: CompileOptions, pins: Pins) -> Pins:
@@ -270,8 +276,19 @@ def _pin_dimensions(options: CompileOptions, pins: Pins) -> Pins:
     }
 
 
-def _compile_form(graph: Graph, job: Job, clock: Clock, values: Mapping[str, int] | None = None) -> Compilation:
-    """One form of a model as a compilation, up to its sources; inputs are these numbers throughout."""
+def _compile_form(
+    graph: Graph,
+    job: Job,
+    clock: Clock,
+    values: Mapping[str, int] | None = None,
+    padded: PaddedInput | None = None,
+) -> Compilation:
+    """One form of a model as a compilation, up to its sources.
+
+    Args:
+        values: numbers that inputs are throughout.
+        padded: an input whose zeros are rows of padding, which are left out.
+    """
     options, target = job.options, job.target
     imported, constants, origins = len(graph.nodes), constant_bytes(graph), origins_of(graph)
     needs, tolerances = input_needs(graph), tolerances_of(graph, options)
@@ -279,6 +296,9 @@ def _compile_form(graph: Graph, job: Job, clock: Clock, values: Mapping[str, int
         assume_values(graph, values)
     if target.device != CPU:
         graph.drop_demands(but=EXCHANGE)
+    if padded is not None:
+        mask = next(v for v in graph.given if v.name == padded.name)
+        graph.padding = PaddingMask(mask, padded.stated)
     drop_unneeded(graph)
     script = None if is_plain(graph) else partition(graph)
     if script is not None and target.device != CPU:

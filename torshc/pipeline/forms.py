@@ -6,19 +6,20 @@ The loose form is for runs in which a size is 1 and broadcasts, where the fast f
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ..base.errors import ConfigError, ModelError, UnsupportedError, did_you_mean
-from ..base.manifest import InputValue, SizeRange, sizes_text
+from ..base.manifest import InputValue, PaddedInput, SizeRange, sizes_text
 from ..base.variants import Case, check_size
 from ..bundle.forms import check_loose, check_variant, join_forms, of_sizes
-from ..bundle.host import Guard
+from ..bundle.host import CPU, Guard
 from ..expr import Expr, as_int, const, dim, stated, substitute, to_text
 from ..graph import Value
+from ..plan.uses import Use
 from .compilation import Compilation, Loose, Variant, put_forms, with_edited
 
 Pins = Mapping[str, tuple[int | str | None, ...]]  # dimensions of inputs; None leaves one as it is
-Compiled = Callable[[str, Pins | None, frozenset[str], Mapping[str, int]], Compilation]
+Compiled = Callable[[str, Pins | None, frozenset[str], Mapping[str, int], PaddedInput | None], Compilation]
 
 
 def with_forms(
@@ -31,8 +32,8 @@ def with_forms(
             one that says more is better; then the first is.
         loose: names of the dimensions that may be 1 in the loose form; none where there can be none.
         compiled: compiles the model once more: the name of the form, dimensions of inputs that are pinned, names of
-            dimensions that are sizes known only in a run, and numbers that inputs are throughout. None where it cannot
-            be imported again.
+            dimensions that are sizes known only in a run, numbers that inputs are throughout, and the input whose zeros
+            are rows of padding that it leaves out. None where it cannot be imported again.
 
     Raises:
         ConfigError: there are no such sizes or inputs, or there can be no variants.
@@ -43,7 +44,8 @@ def with_forms(
     asked: list[tuple[Case, dict[str, tuple[int, int]]]] = []
     for case in sorted(resolved, key=_width):
         sizes = _complete_sizes(case, fast)
-        twin = next((other for other, known in asked if known == sizes and _values(other) == _values(case)), None)
+        same = (other for other, known in asked if known == sizes and _values(other) == _values(case))
+        twin = next((other for other in same if _padded(other) == _padded(case)), None)
         if twin is not None and (resolved[twin] or resolved[case]):
             continue
         if twin is not None:
@@ -53,7 +55,7 @@ def with_forms(
     other = _loose_form(fast, loose, compiled) if loose else None
     variants = [_variant(fast, case, sizes, k, compiled) for k, (case, sizes) in enumerate(asked) if compiled]
     variants = [dataclasses.replace(v, seen=resolved[v.case]) for v in variants]
-    whole = dataclasses.replace(fast, loose=other, variants=tuple(variants))
+    whole = dataclasses.replace(_masks_of_ones(fast, variants), loose=other, variants=tuple(variants))
     if len(whole.forms) == 1:
         return whole
     rest = [f.program for f in whole.forms[1:]]
@@ -61,6 +63,14 @@ def with_forms(
     programs = join_forms(fast.program, rest, last)
     joined = [dataclasses.replace(f, program=p) for f, p in zip(whole.forms, programs, strict=True)]
     return put_forms(whole, [joined[0], *(_with_edited(fast, form) for form in joined[1:])])
+
+
+def _masks_of_ones(fast: Compilation, variants: Sequence[Variant]) -> Compilation:
+    """A compilation whose random inputs have no padding, where a variant leaves that out."""
+    masks = {k for v in variants if v.form is not None for k in v.form.program.padded}
+    uses = [use for use in fast.needs.uses if use.input not in masks]
+    uses += [Use(k, "number", 1, const(1)) for k in sorted(masks)]
+    return dataclasses.replace(fast, needs=dataclasses.replace(fast.needs, uses=tuple(uses))) if masks else fast
 
 
 def _with_edited(fast: Compilation, form: Compilation) -> Compilation:
@@ -80,7 +90,7 @@ def _loose_form(fast: Compilation, sizes: frozenset[str], compiled: Compiled | N
     if compiled is None:
         return Loose(wanted, why="a Graph is compiled once, and changed by that")
     try:
-        form = compiled("loose", None, sizes, {})
+        form = compiled("loose", None, sizes, {}, None)
         if sizes.isdisjoint(form.program.names):
             return None
         check_loose(fast.program, form.program)
@@ -93,27 +103,41 @@ def _variant(
     fast: Compilation, case: Case, sizes: Mapping[str, tuple[int, int]], number: int, compiled: Compiled
 ) -> Variant:
     known = {dim(name): least for name, (least, most) in sizes.items() if least == most}
-    values = _values(case)
-    if why := _unguarded(fast, values):
+    values, padded = _values(case), _padded(case)
+    if why := _unguarded(fast, values) or (padded and _unpadded(fast)):
         return Variant(case, why=why)
-    if not known and not values:
+    if not known and not values and padded is None:
         return Variant(case, why="no size of it is one number, so its kernels would be the same")
     pins = {v.name: tuple(known.get(d) for d in v.shape) for v in fast.graph.given if any(d in known for d in v.shape)}
     try:
-        form = compiled(f"variant{number + 1}", pins, frozenset(), values)
+        form = compiled(f"variant{number + 1}", pins, frozenset(), values, padded)
         check_variant(fast.program, form.program)
     except (ModelError, UnsupportedError) as error:
         return Variant(case, why=_why(error))
+    if padded is not None and not any(s.kind == "count" for s in form.program.symbols):
+        return Variant(case, why="the pass drop_padding, which leaves out rows, is one of -O3")
     if form.program.steps == fast.program.steps and form.sources == fast.sources:
         return Variant(case, why="its kernels and their sizes are the same")
     numbers = {v.name: k for k, v in enumerate(fast.graph.given)}
     guards = tuple(Guard(numbers[name], value) for name, value in values.items())
-    form = dataclasses.replace(form, program=of_sizes(form.program, fast.program, sizes, guards))
+    masks = (numbers[padded.name],) if padded is not None else ()
+    form = dataclasses.replace(form, program=of_sizes(form.program, fast.program, sizes, guards, masks))
     return Variant(case, form=form)
 
 
 def _values(case: Case) -> dict[str, int]:
     return {c.name: c.value for c in case if isinstance(c, InputValue)}
+
+
+def _padded(case: Case) -> PaddedInput | None:
+    return next((c for c in case if isinstance(c, PaddedInput)), None)
+
+
+def _unpadded(fast: Compilation) -> str:
+    """Why no form can leave out rows of padding; empty where one may."""
+    if fast.target.device != CPU:
+        return f"on {fast.target.name} rows of padding are computed"
+    return "its steps are known only in a run" if fast.program.script is not None else ""
 
 
 def _unguarded(fast: Compilation, values: Mapping[str, int]) -> str:
@@ -127,13 +151,15 @@ def _unguarded(fast: Compilation, values: Mapping[str, int]) -> str:
 
 
 def _why(error: ModelError | UnsupportedError) -> str:
-    return "; ".join(str(error).splitlines())
+    return "; ".join(error.problems if isinstance(error, UnsupportedError) else str(error).splitlines())
 
 
-def _width(case: Case) -> tuple[int, int, int]:
-    """What orders variants: more sizes that are one number come first, then narrower ranges, then more values."""
+def _width(case: Case) -> tuple[bool, int, int, int]:
+    """What orders variants: those that leave out padding come first, then those with more sizes that are one number,
+    then with narrower ranges, then with more values."""
     sizes = [c for c in case if isinstance(c, SizeRange)]
-    return -sum(r.least == r.most for r in sizes), sum(r.most - r.least for r in sizes), len(sizes) - len(case)
+    exact, width = sum(r.least == r.most for r in sizes), sum(r.most - r.least for r in sizes)
+    return _padded(case) is None, -exact, width, len(sizes) - len(case)
 
 
 def _resolve_values(case: Case, fast: Compilation) -> Case:
@@ -144,10 +170,12 @@ def _resolve_values(case: Case, fast: Compilation) -> Case:
     """
     sizes = [n for n, s in zip(fast.program.names, fast.program.symbols, strict=False) if s.kind == "dim"]
     inputs = {v.name: v for v in fast.graph.given}
-    found: list[SizeRange | InputValue] = []
+    found: list[SizeRange | InputValue | PaddedInput] = []
     for c in case:
         if isinstance(c, InputValue):
             found.append(c)
+        elif isinstance(c, PaddedInput):
+            found.append(_mask(inputs, c, fast.options.drop_padding))
         elif c.name in inputs and c.name not in sizes:
             found.append(_value(inputs[c.name], c, f"--specialize {sizes_text(case)}"))
         elif c.name in sizes:
@@ -159,6 +187,22 @@ def _resolve_values(case: Case, fast: Compilation) -> Case:
             what = f"--specialize {sizes_text(case)}: the model has no symbolic size and no input"
             raise ConfigError(f"{what} {c.name!r}{hint}")
     return tuple(found)
+
+
+def _mask(inputs: Mapping[str, Value], asked: PaddedInput, stated: str) -> PaddedInput:
+    """An input whose zeros say which rows are padding, as a person may have `stated` that they mean nothing.
+
+    Raises:
+        ConfigError: there is no such input, or it is no mask.
+    """
+    v = inputs.get(asked.name)
+    if v is None:
+        hint = did_you_mean(asked.name, list(inputs)) or f"; it has {', '.join(map(repr, inputs)) or 'none'}"
+        raise ConfigError(f"padding of {asked.name!r}: the model has no such input{hint}")
+    if v.type.rank != 2 or v.dtype.width or not (v.dtype.is_int or v.dtype.kind == "b"):
+        remedy = "name one of integers or truths of two dimensions, those of rows"
+        raise ConfigError(f"padding of {asked.name!r}: input {v.type!r} is no mask of rows", remedy)
+    return PaddedInput(asked.name, stated == asked.name)
 
 
 def _value(v: Value, asked: SizeRange, what: str) -> InputValue:

@@ -48,7 +48,7 @@ from .compiler import compile_model, prepare
 
 _AUTOMATIC = re.compile("auto:([0-9]{1,9})")  # in place of a file
 _ANNOTATED = re.compile("model(?::(.+))?", re.DOTALL)
-_ALONE = ("specialize", "observed", "named_weights", "kernels", "isa")  # options that ranks do not have
+_ALONE = ("specialize", "observed", "drop_padding", "named_weights", "kernels", "isa")  # options that ranks do not have
 
 
 @dataclass(frozen=True)

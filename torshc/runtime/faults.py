@@ -54,5 +54,7 @@ def _unmet(condition: ConditionSpec, fault: Fault, manifest: RunInfo) -> str:
 
 
 def _place(symbol: SymbolSpec, manifest: RunInfo) -> str:
+    if symbol.kind == "count":
+        return f"{symbol.name} elements of input {manifest.inputs[symbol.input].name!r} are not 0"
     kind = "dimension" if symbol.kind == "dim" else "element"
     return f"{symbol.name} is {kind} {symbol.dim} of input {manifest.inputs[symbol.input].name!r}"

@@ -27,6 +27,7 @@ from torshc.base.manifest import (
     LooseInfo,
     Manifest,
     Needs,
+    PaddedInput,
     SizeRange,
     SymbolSpec,
     TensorSpec,
@@ -61,7 +62,7 @@ class VersionSpec:
     """
 
     steps: tuple[StepSpec, ...]
-    forms: tuple[tuple[SizeRange | InputValue, ...], ...]
+    forms: tuple[tuple[SizeRange | InputValue | PaddedInput, ...], ...]
     loose: bool
 
 
@@ -220,8 +221,10 @@ def _version(first: Manifest | VersionInfo, variants: Sequence[VariantInfo], loo
         for number, form in enumerate((first, *_others(variants, loose)))
         for step in form.steps
     ]
-    sizes: list[tuple[SizeRange | InputValue, ...]] = [(*v.sizes, *v.guards) for v in variants if v.form is not None]
-    return VersionSpec(tuple(steps), ((), *sizes, *([()] if loose is not None else [])), loose is not None)
+    forms: list[tuple[SizeRange | InputValue | PaddedInput, ...]] = [
+        (*v.sizes, *v.guards, *v.padded) for v in variants if v.form is not None
+    ]
+    return VersionSpec(tuple(steps), ((), *forms, *([()] if loose is not None else [])), loose is not None)
 
 
 @cache

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from torshc.base.errors import RunError, did_you_mean
-from torshc.base.manifest import InputValue, SizeRange, TensorSpec, sizes_text
+from torshc.base.manifest import InputValue, PaddedInput, SizeRange, TensorSpec, sizes_text
 
 from .call_frame import Handed, OnDevice, Repeat, Side, address_of, prepared
 from .device import LEGACY_STREAM, REMEDIES, DeviceArray, Opened, stream_number
@@ -68,7 +68,7 @@ class Model:
         self._pool = Pool()
         self._in = Side(library, "input", self.inputs, opened.device)
         self._out = Side(library, "output", self.outputs, opened.device)
-        self._told = any(symbol.kind != "dim" for symbol in manifest.symbols)  # elements of inputs are sizes
+        self._told = bool(manifest.needs.elements)  # elements of inputs are sizes
         self._static = [all(isinstance(d, int) for d in spec.shape) for spec in self.outputs]
         self._place = opened.device
         self.device = device_name(*self._place)
@@ -551,7 +551,7 @@ class Model:
         return self._manifest.versions
 
     @property
-    def variants(self) -> tuple[tuple[SizeRange | InputValue, ...], ...]:
+    def variants(self) -> tuple[tuple[SizeRange | InputValue | PaddedInput, ...], ...]:
         """The sizes, and values of inputs, that there are variants for, the better first; :meth:`stats` counts runs."""
         return tuple(filter(None, self._manifest.version.forms))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..base.arrays import Archive
 from ..base.errors import BundleError, ConfigError, OutputError, RunError
-from ..base.manifest import FILE, InputValue, SizeRange, manifest_hash, sizes_text
+from ..base.manifest import FILE, InputValue, PaddedInput, SizeRange, manifest_hash, sizes_text
 from ..base.options import CompileOptions
 from ..base.safetensors import Safetensors
 from ..bundle.layout import weights_layout
@@ -98,6 +98,8 @@ def _as_compiled(options: CompileOptions, body: Mapping[str, Any]) -> CompileOpt
     variants = body.get("variants", ())
     known["observed"] = ()
     known["specialize"] = tuple(map(_case_of, variants))
+    stated = (p["name"] for v in variants for p in v.get("padded", ()) if p["stated"])
+    known["drop_padding"] = next(stated, "")
     if others := body.get("other_versions"):
         known |= {"mcpu": "native", "isa": tuple(v["isa"]["mcpu"] for v in (body, *others))}
     if "cc" in find_target(body["target"]).options and body["tools"]:
@@ -108,7 +110,8 @@ def _as_compiled(options: CompileOptions, body: Mapping[str, Any]) -> CompileOpt
 def _case_of(variant: Mapping[str, Any]) -> str:
     """What a variant was asked for, by the manifest."""
     guards = (InputValue(**g) for g in variant.get("guards", ()))
-    return sizes_text([*(SizeRange(**r) for r in variant["sizes"]), *guards])
+    padded = (PaddedInput(**p) for p in variant.get("padded", ()))
+    return sizes_text([*(SizeRange(**r) for r in variant["sizes"]), *guards, *padded])
 
 
 def with_file(model: Path, new: Path) -> bytes:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..base.errors import ConfigError, RunError, TorshcError, UnsupportedError
 from ..base.folders import scratch_folder
-from ..base.manifest import InputValue, SizeRange
+from ..base.manifest import InputValue, PaddedInput, SizeRange
 from ..base.options import CompileOptions
 from ..pipeline.tolerance import LEAST, UNIT, Tolerance
 from ..runtime import Model, TensorSpec, load
@@ -126,11 +126,11 @@ def verify_bundle(
         usual = tuple(size for size in SIZES if size not in of_variants) or SIZES
         found: list[Verdict] = []
         variants = _at_variants(model, dims or {})
-        for at, values, defaults in ((dims or {}, {}, usual), *((at, values, SIZES) for at, values in variants)):
+        for at, values, defaults in ((dims or {}, (), usual), *((at, values, SIZES) for at, values in variants)):
             if found and (inputs or against not in REFERENCES):
                 break  # what is given is for one run
             made = make_inputs(model.inputs, inputs, at, seed, defaults, model.needs)
-            same = {name: np.full_like(made.arrays[name], value) for name, value in values.items()}
+            same = {v.name: _as_asked(made.arrays[v.name], v) for v in values}
             made = replace(made, arrays={**made.arrays, **same})
             before = model.stats().forms
             got = model.run(made.arrays)
@@ -139,6 +139,8 @@ def verify_bundle(
             if against in REFERENCES:
                 names = [spec.name for spec in model.outputs]
                 wanted = reference_outputs(Path(path), against, names, made.arrays, ops)
+                for mask in (same[v.name] for v in values if isinstance(v, PaddedInput) and v.stated):
+                    wanted = {name: _without_padding(x, mask) for name, x in wanted.items()}
             else:
                 wanted = dict(read_inputs([against], model.outputs, "output"))
             checks = [compare(name, array, wanted.get(name), allowed[name]) for name, array in got.items()]
@@ -148,14 +150,34 @@ def verify_bundle(
     return replace(found[0], variants=tuple(found[1:]))
 
 
-def _at_variants(model: Model, dims: Mapping[str, int]) -> list[tuple[dict[str, int], dict[str, int]]]:
+def _as_asked(array: Array, value: InputValue | PaddedInput) -> Array:
+    """An input that is one number throughout; or a mask of some ones and zeros behind them in each row."""
+    if isinstance(value, InputValue):
+        return np.full_like(array, value.value)
+    rows, columns = array.shape
+    seen: Array = np.arange(columns) < 1 + np.arange(rows)[:, None] % max(columns - 1, 1)
+    return seen.astype(array.dtype)
+
+
+def _without_padding(output: Array, mask: Array) -> Array:
+    """An output with zeros where rows of it are padding."""
+    if output.shape[:2] != mask.shape:
+        return output
+    seen = mask.astype(bool).reshape(*mask.shape, *(1,) * (output.ndim - 2))
+    masked: Array = np.where(seen, output, np.zeros((), output.dtype))
+    return masked
+
+
+def _at_variants(
+    model: Model, dims: Mapping[str, int]
+) -> list[tuple[dict[str, int], tuple[InputValue | PaddedInput, ...]]]:
     """Sizes, and values of inputs, at which a run takes each variant, of those that have the sizes asked for."""
-    found: list[tuple[dict[str, int], dict[str, int]]] = []
+    found: list[tuple[dict[str, int], tuple[InputValue | PaddedInput, ...]]] = []
     for case in model.variants:
         sizes = [r for r in case if isinstance(r, SizeRange)]
         at = {r.name: dims.get(r.name, r.most) for r in sizes}
         if all(r.least <= at[r.name] <= r.most for r in sizes):
-            found.append(({**dims, **at}, {v.name: v.value for v in case if isinstance(v, InputValue)}))
+            found.append(({**dims, **at}, tuple(v for v in case if not isinstance(v, SizeRange))))
     return found
 
 

@@ -262,6 +262,31 @@ static int read_element(const torshc_tensor *x, const t_symbol *symbol, int64_t 
     return TORSHC_OK;
 }
 
+int64_t t_count_nonzero(const torshc_tensor *x) {
+    int64_t count = 1, found = 0;
+    for (int32_t d = 0; d < x->ndim; d++)
+        if (x->shape[d] <= 0 || __builtin_mul_overflow(count, x->shape[d], &count) || count > T_BYTES_MAX)
+            return 0; /* nothing, or refused by its shape */
+    const unsigned char *at = (const unsigned char *)x->data + x->byte_offset;
+    if (x->device.type != TORSHC_CPU || !x->data || check_strides(x, "input", 0) ||
+        (uintptr_t)at % t_tensor_bytes(x->dtype))
+        return count; /* nothing is left out, and what is wrong is said later */
+    switch (t_tensor_bytes(x->dtype)) {
+    case 8:
+        for (int64_t k = 0; k < count; k++)
+            found += ((const int64_t *)(const void *)at)[k] != 0;
+        return found;
+    case 4:
+        for (int64_t k = 0; k < count; k++)
+            found += ((const int32_t *)(const void *)at)[k] != 0;
+        return found;
+    default:
+        for (int64_t k = 0; k < count; k++)
+            found += t_integer(at, k, x->dtype) != 0;
+        return found;
+    }
+}
+
 /* Do shapes and sizes fit the form of the model that the symbols name? */
 static int check_sizes(const torshc_tensor *inputs, int32_t count, int64_t *s) {
     uint64_t bytes;
@@ -290,10 +315,14 @@ int t_is_guarded(const int64_t *s) {
 }
 
 static uint64_t bytes_of(const torshc_tensor *x) {
-    uint64_t bytes = (uint64_t)t_tensor_bytes(x->dtype);
+    return (uint64_t)t_tensor_bytes(x->dtype) * (uint64_t)t_elements(x);
+}
+
+int64_t t_elements(const torshc_tensor *x) {
+    int64_t count = 1;
     for (int32_t d = 0; d < x->ndim; d++)
-        bytes *= (uint64_t)x->shape[d];
-    return bytes;
+        count *= x->shape[d];
+    return count;
 }
 
 /* Nobody waits for a card to tell what is in its memory. An array is one number throughout where it is equal to itself an
@@ -346,6 +375,8 @@ int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s) {
         const int is_dim = symbol->kind == T_DIM;
         if (is_dim)
             s[k] = inputs[symbol->input].shape[symbol->dim];
+        else if (symbol->kind == T_COUNT)
+            s[k] = t_count_nonzero(&inputs[symbol->input]);
         else if ((status = read_element(&inputs[symbol->input], symbol, &s[k])))
             return status;
         if (s[k] < symbol->min || s[k] > symbol->max)

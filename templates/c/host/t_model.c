@@ -239,12 +239,29 @@ int torshc_output_shape(const torshc_model *m, const torshc_tensor *inputs, int3
     return status;
 }
 
-/* The most of all forms that a run with these sizes may take, as values that a form takes for granted are not known. */
-static size_t most_workspace(const torshc_model *m, int64_t *s) {
+/* The most of a form and those that a run with these symbols may take for it, as values that a form takes for granted are
+ * not known. */
+static size_t most_of_forms(const torshc_model *m, int64_t *s) {
     size_t most = t_workspace_bytes(m, s);
     while (t_is_guarded(s)) {
         s[P->form] = P->variant(s, (int32_t)s[P->form]);
         const size_t bytes = t_workspace_bytes(m, s);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* The same with any number of zeros in inputs of which it matters: what needs memory grows with those that are none. */
+static size_t most_workspace(const torshc_model *m, const torshc_tensor *inputs, int64_t *s) {
+    size_t most = most_of_forms(m, s);
+    int counts = 0;
+    for (int32_t k = 0; k < P->symbols; k++)
+        if (P->symbol[k].kind == T_COUNT) {
+            s[k] = t_elements(&inputs[P->symbol[k].input]) - 1;
+            counts |= s[k] >= 0;
+        }
+    if (counts && P->variant && (s[P->form] = P->variant(s, 0))) {
+        const size_t bytes = most_of_forms(m, s);
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -260,7 +277,7 @@ int torshc_workspace_size(const torshc_model *m, const torshc_tensor *inputs, in
         return t_fail(TORSHC_E_ARGUMENT, "torshc_workspace_size: bytes is NULL");
     status = ask(head, inputs, count, &was);
     if (!status)
-        *bytes = most_workspace(m, head->asked);
+        *bytes = most_workspace(m, inputs, head->asked);
     end_asking(head, was);
     return status;
 }

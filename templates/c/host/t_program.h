@@ -95,8 +95,9 @@ static inline int64_t t_dim(const t_port *port, int32_t d, const int64_t *s) {
 /* Whether elements are tensors of their own. */
 static inline int t_is_nested(torshc_dtype dtype) { return dtype.code >= TORSHC_SEQUENCE; }
 
-/* Symbol k is dimension `dim` of input `input`, or its element there, which is refused or moved when out of range. */
-enum { T_DIM, T_ELEMENT, T_CLAMPED };
+/* Symbol k is dimension `dim` of input `input`, its element there, which is refused or moved when out of range, or how
+ * many of its elements are not 0. */
+enum { T_DIM, T_ELEMENT, T_CLAMPED, T_COUNT };
 
 typedef struct {
     int32_t input, dim;
@@ -291,6 +292,10 @@ void t_pass_guards(const torshc_tensor *inputs, int64_t *s);
 /* Whether an input, of integers or truths and checked, is one number throughout, and which; one in a device's memory is
  * not looked at, and one without elements has none. */
 int t_is_throughout(const torshc_tensor *x, int64_t *value);
+/* Elements of a tensor whose shape was checked. */
+int64_t t_elements(const torshc_tensor *x);
+/* How many elements of integers are not 0; as many as there are where the processor does not see them. */
+int64_t t_count_nonzero(const torshc_tensor *x);
 /* Whether a size of 1 is not what it was last found to have to be: the loose form says better what is wrong then. */
 int t_is_one(void);
 int t_check_outputs(const torshc_tensor *outputs, int32_t count, const int64_t *s);
