@@ -137,6 +137,25 @@ def test_cards_compute_all_rows() -> None:
     assert only.why == "on cuda rows of padding are computed"
 
 
+def test_a_profile_whose_mask_has_zeros_leaves_them_out(tmp_path: Path) -> None:
+    """Sizes of such runs have no variants then; those of the others do."""
+    onnx.save(encoder(), tmp_path / "m.onnx")
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc")
+    with torshc.load(tmp_path / "m.tsc", profile=tmp_path / "seen") as found:
+        for _ in range(3):
+            found.run(feeds(MASKS["behind"]))
+            found.run(feeds(WHOLE["none"]))
+    (path,) = tmp_path.glob("seen.*")
+    assert [line.split()[-1] for line in path.read_text().splitlines()[5:-1]] == ["12", "0"]
+    for _ in range(2):  # what such a library wrote counts as well
+        done = torshc.compile(tmp_path / "m.onnx", tmp_path / "n.tsc", observed=[tmp_path / "seen"])
+        cases = [" ".join(map(str, v.case)) for v in done.variants if not v.why]
+        assert cases[0] == "mask=padded" and "n=3 seq=4" not in " ".join(cases)
+        with torshc.load(tmp_path / "n.tsc", profile=tmp_path / "seen") as found:
+            for _ in range(3):
+                found.run(feeds(MASKS["behind"]))
+
+
 def test_a_workspace_that_was_asked_for_is_enough_for_any_mask(tmp_path: Path) -> None:
     """Though the query saw no padding."""
     onnx.save(encoder(), tmp_path / "m.onnx")

@@ -58,7 +58,7 @@ def test_files_add_up_in_any_order(tmp_path: Path) -> None:
 
 def test_files_of_other_models_and_versions_are_ignored_with_a_line(tmp_path: Path) -> None:
     other = write(tmp_path / "other", "1 1 1 5 1\n", HEAD.replace(DIGEST, "0" * 64))
-    newer = write(tmp_path / "newer", "1 1 1 5 1\n", HEAD.replace("profile 1", "profile 3"))
+    newer = write(tmp_path / "newer", "1 1 1 5 1\n", HEAD.replace("profile 1", "profile 4"))
     onnx.save(MODEL, tmp_path / "m.onnx")
     done = prepare(tmp_path / "m.onnx", CompileOptions(observed=(other, newer)))
     assert [w.partition(": ")[2] for w in done.warnings] == [
@@ -199,6 +199,12 @@ def test_inputs_that_take_long_to_look_at_have_no_guard(tmp_path: Path) -> None:
     assert [" ".join(map(str, case)) for case, _ in found] == ["n=64"]
 
 
+def test_damaged_counts_of_zeros_are_named(tmp_path: Path) -> None:
+    for rows in ("9 1 1 5 8 1 8 0 0 8\n", "9 1 1 5 8 1 8 -1 0 8 40\n"):
+        with pytest.raises(ConfigError, match="it is damaged"):
+            read_profiles([write(tmp_path / "p", rows, SEEN.replace("profile 2", "profile 3"))], ENCODER_DIGEST)
+
+
 @pytest.mark.parametrize(
     "rows",
     [
@@ -225,11 +231,14 @@ def test_what_inputs_were_becomes_guarded_variants(tmp_path: Path) -> None:
             found.run(feeds(2, 48, mask, [0] * 47 + [1]))
     (path,) = tmp_path.glob("seen.*")
     words = path.read_text().splitlines()
-    assert words[0] == "torshc-profile 2" and words[2:5] == ["sizes 0.0 0.1", "inputs 1 2", "others 0"]
+    assert words[0] == "torshc-profile 3" and words[2:5] == ["sizes 0.0 0.1", "inputs 1 2", "others 0"]
     runs, time, *rest = map(int, words[5].split())
-    assert runs == 140 and time > 0 and rest == [2, 48, 9, 1, 8, 0, 0]
+    assert runs == 140 and time > 0 and rest == [2, 48, 9, 1, 8, 96, 0, 0, 9 * 94]
     done = torshc.compile(tmp_path / "m.onnx", tmp_path / "n.tsc", observed=[tmp_path / "seen"], budget={"observed": 2})
-    assert [" ".join(map(str, v.case)) for v in done.variants] == ["n=2 seq=48"]  # 8 of 9 are less than nine tenths
+    # 8 of 9 are less than nine tenths, but enough zeros to look for padding, which is in this model's output.
+    assert [(" ".join(map(str, v.case)), not v.why) for v in done.variants] == [
+        ("mask=padded", False), ("n=2 seq=48", True)
+    ]  # fmt: skip
     profile = read_profiles([path], hashlib.sha256((tmp_path / "m.onnx").read_bytes()).hexdigest())
     assert recorded_runs(profile) == 0
 

@@ -1,4 +1,5 @@
-"""An encoder of sentences like MiniLM's with random weights, as PyTorch exports one: ids, mask and types of tokens in.
+"""An encoder of sentences like MiniLM's with random weights, as PyTorch exports one: ids, mask and types of tokens in,
+hidden states out, or of each sentence their mean over its tokens, as servers of sentences have it.
 
 ``python -m tests.speed.encoder_model FILE`` writes it. Batch and length are symbolic.
 """
@@ -116,21 +117,35 @@ class _Parts:
         hidden = self.node("Sub", self.number(1.0), self.node("Cast", wide, to=TensorProto.FLOAT))
         return self.node("Mul", hidden, self.number(_HIDDEN))
 
+    def mean(self, x: str) -> str:
+        """Of the rows where the mask is 1."""
+        shape = self.node("Shape", x)
+        wide = self.node("Expand", self.node("Unsqueeze", "attention_mask", self.integers(-1)), shape)
+        mask = self.node("Cast", wide, to=TensorProto.FLOAT)
+        total = self.node("ReduceSum", self.node("Mul", x, mask), self.integers(1), keepdims=0)
+        count = self.node("Clip", self.node("ReduceSum", mask, self.integers(1), keepdims=0), self.number(1e-9))
+        return self.node("Div", total, count)
 
-def write_encoder(size: Encoder, path: Path) -> None:
-    """Write the model: ``input_ids``, ``attention_mask``, ``token_type_ids`` [batch, seq] in, the hidden states out."""
+
+def write_encoder(size: Encoder, path: Path, pooled: bool = False) -> None:
+    """Write the model: ``input_ids``, ``attention_mask``, ``token_type_ids`` [batch, seq] in, the hidden states out.
+
+    Args:
+        pooled: their mean over the tokens of each sentence in place of them.
+    """
     parts = _Parts(size)
     x, mask = parts.embeddings(), parts.mask()
     for _ in range(size.layers):
         x = parts.layer(x, mask)
-    parts.nodes.append(helper.make_node("Identity", [x], ["last_hidden_state"]))
+    name = "sentence_embedding" if pooled else "last_hidden_state"
+    parts.nodes.append(helper.make_node("Identity", [parts.mean(x) if pooled else x], [name]))
     dims = ["batch", "seq"]
     given = ("input_ids", "attention_mask", "token_type_ids")
     graph = helper.make_graph(
         parts.nodes,
         "encoder",
         [helper.make_tensor_value_info(name, TensorProto.INT64, dims) for name in given],
-        [helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, [*dims, size.hidden])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", *([] if pooled else ["seq"]), size.hidden])],
         parts.constants,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -142,8 +157,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--pooled", action="store_true", help="the mean over the tokens of each sentence comes out")
     args = parser.parse_args()
-    write_encoder(Encoder(layers=args.layers), args.file)
+    write_encoder(Encoder(layers=args.layers), args.file, args.pooled)
 
 
 if __name__ == "__main__":

@@ -2,13 +2,14 @@
 
 The model is compiled, serves requests while it writes what it saw (TORSHC_PROFILE), and is compiled again with
 ``--observed``. Both bundles then serve the same other requests in turns. MODEL has the inputs of an encoder: those with
-"mask" in their names are ones (where a request is alone), those with "type" are zeros, others are numbers of words.
-Without MODEL it is that of :mod:`tests.speed.encoder_model`, of MiniLM's sizes.
+"mask" in their names are ones where a word is, those with "type" are zeros, others are numbers of words. Without MODEL
+it is that of :mod:`tests.speed.encoder_model`, of MiniLM's sizes, which gives the mean over the words of a sentence.
 
 Numbers of words in a sentence are log-normal, as Williams found ("A note on the statistical analysis of
 sentence-length as a criterion of literary style", Biometrika 31, 1940). Their mean is that of the Brown corpus,
 1,161,192 words in 57,340 sentences; the deviation of their logarithm is taken to be 0.6. Two tokens begin and end a
-sentence, and the longest has 256. ``--batch`` requests wait for each other and are padded to the longest of them.
+sentence, and the longest has 256. ``--batch`` sentences at a time are padded to the longest of them; each batch size is
+measured by itself.
 """
 
 from __future__ import annotations
@@ -82,6 +83,12 @@ def forms_of(model: Model) -> Iterator[str]:
             yield f"  {form.runs:6} runs of {form.sizes or 'the general form'}"
 
 
+def _apart(answers: Feeds, others: Feeds) -> float:
+    """The largest difference of two runs' outputs, as a part of the largest element."""
+    pairs = [(answers[name], others[name]) for name in answers]
+    return max(float(np.abs(x - y).max() / np.abs(x).max()) for x, y in pairs)
+
+
 def in_turns(models: dict[str, Model], requests: list[Feeds], rounds: int) -> dict[str, float]:
     """Median seconds of each for all requests."""
     times: dict[str, list[float]] = {name: [] for name in models}
@@ -109,7 +116,7 @@ def main() -> None:
     parser.add_argument("--target", default="c")
     parser.add_argument("--arch", help="of a card, as sm_90a")
     parser.add_argument("--threads", type=int, default=1, help="of a run")
-    parser.add_argument("--batch", type=int, default=1, help="requests that are run together")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="sentences of a run")
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where bundles and the profile stay, for a later call")
@@ -121,28 +128,36 @@ def main() -> None:
 
 def measure(args: argparse.Namespace, folder: Path) -> None:
     """Print the times without and with the profile."""
+    folder.mkdir(exist_ok=True)
     path: Path = args.model or folder / "encoder.onnx"
     if not path.exists():
-        write_encoder(Encoder(), path)
+        write_encoder(Encoder(), path, pooled=True)
     options: dict[str, Any] = {"target": args.target} | ({"arch": args.arch} if args.arch else {})
-    plain, profiled, seen = folder / "plain.tsc", folder / "profiled.tsc", folder / "seen"
+    plain = folder / "plain.tsc"
     compiled("without a profile", path, plain, **options)
-    if not profiled.exists():
-        with torshc.load(plain, threads=args.threads, profile=seen) as model:
-            serve(model, draw_requests(model, args.requests, args.batch, seed=1))
-        compiled("with a profile", path, profiled, observed=[seen], **options)
-    if args.prepare:
-        return
+    for batch in args.batch:
+        profiled, seen = folder / f"profiled{batch}.tsc", folder / f"seen{batch}"
+        if not profiled.exists():
+            with torshc.load(plain, threads=args.threads, profile=seen) as model:
+                serve(model, draw_requests(model, args.requests, batch, seed=1))
+            compiled(f"with a profile of batches of {batch}", path, profiled, observed=[seen], **options)
+    for batch in () if args.prepare else args.batch:
+        compare(args, plain, folder / f"profiled{batch}.tsc", batch)
+
+
+def compare(args: argparse.Namespace, plain: Path, profiled: Path, batch: int) -> None:
+    """Print the times of batches of a size, and how far answers are apart."""
     load: Callable[[Path], Model] = partial(torshc.load, threads=args.threads)
     with load(plain) as without, load(profiled) as with_:
-        requests = draw_requests(without, args.requests, args.batch, seed=2)
-        print(f"{processor()}; {args.target}, {args.threads} threads, {len(requests)} runs of {args.batch} sentences")
+        requests = draw_requests(without, args.requests, batch, seed=2)
+        print(f"{processor()}; {args.target}, {args.threads} threads, {len(requests)} runs of {batch} sentences")
         for model in (without, with_):
             serve(model, requests[: len(requests) // 4])
+        apart = max(_apart(without.run(feeds), with_.run(feeds)) for feeds in requests[::10])
         taken = in_turns({"without": without, "with": with_}, requests, args.rounds)
         print(*forms_of(with_), sep="\n")
     ratio = taken["without"] / taken["with"]
-    print(f"without {taken['without']:.3f} s, with {taken['with']:.3f} s: {ratio:.3f} times faster")
+    print(f"without {taken['without']:.3f} s, with {taken['with']:.3f} s: {ratio:.3f} times faster; {apart:.1e} apart")
 
 
 if __name__ == "__main__":

@@ -65,10 +65,10 @@ from .compilation import (
     origins_of,
     put_forms,
 )
-from .forms import Pins, with_forms
+from .forms import Compiled, Pins, with_forms
 from .job import Job, jobs_of
 from .lowering import lower_groups, render_groups
-from .observed import observed_cases, read_profiles, recorded_runs
+from .observed import Profile, observed_cases, padded_input, read_profiles, recorded_runs, without_padded
 from .pinned import with_pinned
 from .serving import first_weights, other_weights, require_given, serving_options
 from .tolerance import tolerances_of
@@ -115,10 +115,24 @@ def _prepare(
         again = None if isinstance(source, Graph) else partial(_form, source, job, clock, weights)
         if job.options.observed:
             profile = read_profiles(job.options.observed, fast.model_sha256)
-            cases = {**dict(observed_cases(fast, profile)), **cases}
+            cases = {**_observed(fast, profile, cases, again), **cases}
             warnings, recorded = (*fast.warnings, *profile.notes), recorded_runs(profile)
             fast = dataclasses.replace(fast, warnings=warnings, recorded=recorded)
         return _asking_for_what_it_uses(with_forms(fast, cases, loose, again))
+
+
+def _observed(
+    fast: Compilation, profile: Profile, asked: Mapping[Case, str], again: Compiled | None
+) -> dict[Case, str]:
+    """The cases that a profile is worth. Where rows of padding can be left out, sizes of such runs have no variants."""
+    found = padded_input(fast, profile)
+    if found is None:
+        return dict(observed_cases(fast, profile))
+    padded, seen = found
+    case: Case = next((c for c in asked if c and isinstance(c[0], PaddedInput)), (padded,))
+    alone = with_forms(fast, {case: seen}, frozenset(), again)
+    rest = profile if alone.variants[0].form is None else without_padded(fast, profile, padded)
+    return {case: seen, **dict(observed_cases(fast, rest))}
 
 
 def _asking_for_what_it_uses(c: Compilation) -> Compilation:

@@ -1,27 +1,29 @@
 """What runs of a model saw, from the files that its bundles write, and the variants that it is worth.
 
-torshc-profile 2
+torshc-profile 3
 model 9fdee4589412...                         SHA-256 of the model's file
 sizes 0.0 0.1                                 places of symbols: dimension 0 of input 0, ...; 1[2] is an element
 inputs 1                                      which inputs were looked at, in some runs
 others 0                                      runs with sizes beyond those of the lines below
-17 81230000 8 128 9 1 8                       runs, nanoseconds of all but the first, sizes; in how many runs inputs
-end                                           were looked at, and of each a number and how many had it throughout
+17 81230000 8 128 9 1 8 130                   runs, nanoseconds of all but the first, sizes; in how many runs inputs
+end                                           were looked at; of each a number, how many had it throughout, and
+                                              elements of all of these that were 0
 
-Files of version 1 have no inputs.
+Files of version 1 have no inputs, and those of version 2 no zeros.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..base.budget import budget
 from ..base.errors import ConfigError
-from ..base.manifest import InputValue, SizeRange
+from ..base.manifest import InputValue, PaddedInput, SizeRange
 from ..base.variants import Case
 from ..expr import as_int, const, dim, element, substitute
 from .compilation import Compilation
@@ -31,6 +33,9 @@ _MOSTLY = 0.9  # of runs, or of their time: what is so in as many is taken for g
 _LOOKING = 0.05  # of the bytes that a run moves: to look at inputs of more costs more than may come of it
 _RECORDED, _USUAL_RECORDED, _SPARE = 256, 32, 8  # recordings of runs: the most, those of any library, for new sizes
 _LARGEST = 1 << 24  # bytes of a file
+_PADDED = 0.1  # of a mask, in most time: to leave out rows of fewer zeros gains little
+_MASKS = ("keep", "hide")  # what the elements of a mask are used for
+_NUMBERS = {"torshc-profile 1": 0, "torshc-profile 2": 2, "torshc-profile 3": 3}  # of an input in a line, by the head
 _PLACE = re.compile(r"([0-9]{1,6})(?:\.([0-9]{1,3})|\[[0-9]{1,9}\])\Z")
 _MADE = "name files that TORSHC_PROFILE made"
 _REMEDY = f"delete it, or {_MADE}"
@@ -47,6 +52,7 @@ class Profile:
     Attributes:
         runs, timed, time: by the sizes of dimensions.
         looked, values: by these, in how many runs inputs were looked at, and how many had an input of a value.
+        zeros: by these, how many elements of an input were 0 in the runs that were looked at.
         notes: a line for each file that is of another model or version.
     """
 
@@ -55,6 +61,7 @@ class Profile:
     time: dict[Sizes, int] = field(default_factory=lambda: defaultdict(int))
     looked: dict[Sizes, int] = field(default_factory=lambda: defaultdict(int))
     values: dict[Sizes, dict[Value, int]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(int)))
+    zeros: dict[Sizes, dict[int, int]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(int)))
     notes: list[str] = field(default_factory=list)
 
 
@@ -95,41 +102,46 @@ def read_profiles(names: Sequence[Path], model: str) -> Profile:
                 lines = file.read(_LARGEST).splitlines()
         except (OSError, ValueError) as error:
             raise ConfigError(f"--observed {path}: it cannot be read: {error}", _REMEDY) from error
-        if lines[:1] not in (["torshc-profile 1"], ["torshc-profile 2"]):
+        if not lines or lines[0] not in _NUMBERS:
             profile.notes.append(f"--observed {path}: it is no profile of this version, and ignored")
         elif lines[1:2] != [f"model {model}"]:
             profile.notes.append(f"--observed {path}: it is of another model, and ignored")
-        elif not _add(profile, lines[2:], looked=lines[0].endswith("2")):
+        elif not _add(profile, lines[2:], _NUMBERS[lines[0]]):
             raise ConfigError(f"--observed {path}: it is damaged", _REMEDY)
     return profile
 
 
-def _add(profile: Profile, lines: Sequence[str], looked: bool) -> bool:
-    """Add the lines behind a file's head, which says whether inputs were looked at; whether they are whole."""
-    heads = ("sizes", "inputs", "others ") if looked else ("sizes", "others ")
+def _add(profile: Profile, lines: Sequence[str], each: int) -> bool:
+    """Add the lines behind a file's head, which have `each` numbers of an input; whether they are whole."""
+    heads = ("sizes", "inputs", "others ") if each else ("sizes", "others ")
     if len(lines) <= len(heads) or lines[-1] != "end" or not all(map(str.startswith, lines, heads)):
         return False
-    places, inputs = [_PLACE.match(word) for word in lines[0].split()[1:]], lines[1].split()[1:] if looked else []
+    places, inputs = [_PLACE.match(word) for word in lines[0].split()[1:]], lines[1].split()[1:] if each else []
     if None in places or not all(re.fullmatch(r"[0-9]{1,6}", word) for word in inputs):
         return False
     dims = [(int(p[1]), int(p[2])) if p[2] else None for p in places if p]
-    count = 2 + len(dims) + (1 + 2 * len(inputs) if looked else 0)
+    count = 2 + len(dims) + (1 + each * len(inputs) if each else 0)
     for line in lines[len(heads) : -1]:
         words = line.split(" ")
         if len(words) != count or not all(re.fullmatch(r"-?[0-9]{1,19}", word) for word in words):
             return False
         runs, time, *numbers = map(int, words)
         sizes, (seen, *values) = numbers[: len(dims)], numbers[len(dims) :] or [0]
-        pairs = [*zip(map(int, inputs), values[::2], values[1::2], strict=True)]
+        of = [values[at : at + each] for at in range(0, len(values), each)] if each else []
+        pairs = [(number, x[0], x[1]) for number, x in zip(map(int, inputs), of, strict=True)]
+        zeros = [x[2] for x in of] if each > 2 else [0] * len(of)
         if runs < 1 or time < 0 or not 0 <= seen <= runs or not all(0 <= had <= seen for _, _, had in pairs):
+            return False
+        if min(zeros, default=0) < 0:
             return False
         key = tuple((place, size) for place, size in zip(dims, sizes, strict=True) if place is not None)
         profile.runs[key] += runs
         profile.timed[key] += runs - 1
         profile.time[key] += time
         profile.looked[key] += seen
-        for number, value, had in pairs:
+        for (number, value, had), none in zip(pairs, zeros, strict=True):
             profile.values[key][number, value] += had
+            profile.zeros[key][number] += none
     return True
 
 
@@ -165,24 +177,61 @@ class _Seen:
         return tuple(v for v, had in self.values.items() if had and had >= _MOSTLY * self.looked)
 
 
-def observed_cases(compilation: Compilation, profile: Profile) -> list[tuple[Case, str]]:
-    """Sizes and values of inputs that variants are worth, those of most time first, and what was seen of each.
+def padded_input(compilation: Compilation, profile: Profile) -> tuple[PaddedInput, str] | None:
+    """The input whose zeros may say that rows are padding, and what was seen of them; None where they are few.
 
-    Where no runs were timed, as on a card, their operations stand for the time. As many are taken as the budget
-    ``observed`` says, of those with a hundredth of the time at least. A value that an input has in nine of ten runs of
-    these sizes belongs to it. What is left, where it is a tenth of the time, has a variant for the sizes and values
-    that are the same in nine tenths of it.
+    It is of integers or truths, of two dimensions, and no indices or lengths.
+    """
+    taken = {use.input for use in compilation.needs.uses if use.kind not in _MASKS}
+    best: tuple[float, PaddedInput] | None = None
+    for number, v in enumerate(compilation.graph.given):
+        if number in taken or v.type.rank != 2 or not (v.dtype.is_int or v.dtype.kind == "b") or v.dtype.width:
+            continue
+        zeros = whole = 0.0
+        for key, weight, case in _weights(compilation, profile):
+            known = {dim(r.name): const(r.least) for r in case}
+            elements = (as_int(substitute(v.type.size, known)) or 0) * profile.looked[key]
+            if elements:
+                zeros, whole = zeros + weight * profile.zeros[key][number] / elements, whole + weight
+        share = zeros / whole if whole else 0.0
+        if _PADDED <= share < 1 and (best is None or share > best[0]):
+            best = share, PaddedInput(v.name)
+    return None if best is None else (best[1], f"{100 * best[0]:.0f} % of it were 0 in the runs seen, by their time")
+
+
+def without_padded(compilation: Compilation, profile: Profile, padded: PaddedInput) -> Profile:
+    """The runs of sizes for which the input was looked at and had no zeros."""
+    number = [v.name for v in compilation.graph.given].index(padded.name)
+    kept = {key: runs for key, runs in profile.runs.items() if not profile.zeros[key][number]}
+    runs = defaultdict(int, kept)
+    return dataclasses.replace(profile, runs=runs)
+
+
+def _weights(compilation: Compilation, profile: Profile) -> Iterator[tuple[Sizes, int, tuple[SizeRange, ...]]]:
+    """Of the sizes that runs had: their place in the profile, what they weigh, and the symbols' values.
+
+    Where no runs were timed, as on a card, their operations stand for the time.
     """
     timed = any(profile.time.values())
-    found: dict[tuple[SizeRange, ...], _Seen] = {}
     for key, runs in profile.runs.items():
         case = _case(compilation, key)
         if case is not None:
             weight = profile.time[key] * runs // max(profile.timed[key], 1)
-            weight = weight if timed else runs * _work(compilation, case, "flops", "nbytes")
-            found.setdefault(case, _Seen()).add(
-                _Seen(runs, weight, profile.looked[key], _values(compilation, profile, key, case))
-            )
+            yield key, weight if timed else runs * _work(compilation, case, "flops", "nbytes"), case
+
+
+def observed_cases(compilation: Compilation, profile: Profile) -> list[tuple[Case, str]]:
+    """Sizes and values of inputs that variants are worth, those of most time first, and what was seen of each.
+
+    As many are taken as the budget ``observed`` says, of those with a hundredth of the time at least. A value that an
+    input has in nine of ten runs of these sizes belongs to it. What is left, where it is a tenth of the time, has a
+    variant for the sizes and values that are the same in nine tenths of it.
+    """
+    timed = any(profile.time.values())
+    found: dict[tuple[SizeRange, ...], _Seen] = {}
+    for key, weight, case in _weights(compilation, profile):
+        values = _values(compilation, profile, key, case)
+        found.setdefault(case, _Seen()).add(_Seen(profile.runs[key], weight, profile.looked[key], values))
     whole = sum(seen.weight for seen in found.values())
     best = sorted(found.items(), key=lambda item: (-item[1].weight, [(r.name, r.least) for r in item[0]]))
     worth = [(case, seen) for case, seen in best if seen.weight and seen.weight >= _LEAST * whole]

@@ -1,9 +1,10 @@
-/* What runs see, for `torshc compile --observed`: sizes, how often, how long such runs took in all, and which inputs were
- * one number throughout.
+/* What runs see, for `torshc compile --observed`: sizes, how often, how long such runs took in all, which inputs were one
+ * number throughout, and how many of their elements were 0.
  *
  * An open model has a file, which it writes when it is closed, when the process ends, and now and then in between. The
  * text of several files adds up in any order: a line for each combination of sizes, with its runs and their nanoseconds,
- * in how many of them inputs were looked at, and of each input a number and how many of these had it throughout. */
+ * in how many of them inputs were looked at, and of each input a number, how many of these had it throughout, and how
+ * many elements were 0 in all of these. */
 #define _GNU_SOURCE
 #include "t_model.h"
 
@@ -24,8 +25,9 @@ enum { LOOKS = 8, LOOK_EACH = 128, MOST_LOOKED = 16 };
 
 /* A row is the sizes of a run, then how many there were and the nanoseconds of all but the first, which reads weights and
  * memory that nobody touched before; one without runs is free. Behind these is in how many inputs were looked at, and of
- * each that is, a number and how many times it had that throughout. */
+ * each that is, a number, how many times it had that throughout, and its zeros. */
 enum { RUNS, TIME, LOOKED, VALUES };
+enum { VALUE, HAD, ZEROS, OF_EACH };
 struct t_observer {
     t_observer *next;
     atomic_int used;
@@ -62,19 +64,28 @@ static int32_t next_looked_at(int32_t i, int32_t k) {
 static size_t width(void) {
     size_t values = 0;
     for (int32_t i = next_looked_at(0, 0), k = 0; i >= 0; i = next_looked_at(i + 1, ++k))
-        values += 2;
+        values += OF_EACH;
     return (size_t)P->symbols + VALUES + values;
+}
+
+/* Whether symbol `k` is a size: what a run counts of an input is none. */
+static int is_size(int32_t k) { return P->symbol[k].kind != T_COUNT; }
+
+static int same_sizes(const int64_t *a, const int64_t *b) {
+    for (int32_t k = 0; k < P->symbols; k++)
+        if (a[k] != b[k] && is_size(k))
+            return 0;
+    return 1;
 }
 
 /* The row of some sizes, or the free one where they would be. */
 static int64_t *find_row(int64_t *rows, size_t capacity, const int64_t *s) {
-    const size_t n = (size_t)P->symbols;
     uint64_t hash = 0;
-    for (size_t k = 0; k < n; k++)
-        hash = (hash ^ (uint64_t)s[k]) * UINT64_C(0x9e3779b97f4a7c15);
+    for (int32_t k = 0; k < P->symbols; k++)
+        hash = is_size(k) ? (hash ^ (uint64_t)s[k]) * UINT64_C(0x9e3779b97f4a7c15) : hash;
     for (size_t at = hash >> 32;; at++) {
         int64_t *row = rows + at % capacity * width();
-        if (!row[n] || !memcmp(row, s, n * sizeof *s))
+        if (!row[P->symbols] || same_sizes(row, s))
             return row;
     }
 }
@@ -99,10 +110,11 @@ static int grow(t_observer *o) {
 /* ---- the file ---- */
 
 static void write_rows(const t_observer *o, FILE *file) {
-    fprintf(file, "torshc-profile 2\nmodel %s\nsizes", P->model);
+    fprintf(file, "torshc-profile 3\nmodel %s\nsizes", P->model);
     for (int32_t k = 0; k < P->symbols; k++)
-        fprintf(file, P->symbol[k].kind == T_DIM ? " %d.%d" : " %d[%d]", (int)P->symbol[k].input,
-                (int)P->symbol[k].dim);
+        if (is_size(k))
+            fprintf(file, P->symbol[k].kind == T_DIM ? " %d.%d" : " %d[%d]", (int)P->symbol[k].input,
+                    (int)P->symbol[k].dim);
     fputs("\ninputs", file);
     for (int32_t i = next_looked_at(0, 0), k = 0; i >= 0; i = next_looked_at(i + 1, ++k))
         fprintf(file, " %d", (int)i);
@@ -113,7 +125,8 @@ static void write_rows(const t_observer *o, FILE *file) {
             continue;
         fprintf(file, "%lld %lld", (long long)row[P->symbols + RUNS], (long long)row[P->symbols + TIME]);
         for (int32_t i = 0; i < P->symbols; i++)
-            fprintf(file, " %lld", (long long)row[i]);
+            if (is_size(i))
+                fprintf(file, " %lld", (long long)row[i]);
         for (size_t i = (size_t)P->symbols + LOOKED; i < width(); i++)
             fprintf(file, " %lld", (long long)row[i]);
         fputc('\n', file);
@@ -198,14 +211,15 @@ t_observer *t_observe(const char *path) {
 static void look(int64_t *counts, const torshc_tensor *inputs) {
     counts[LOOKED]++;
     int64_t *value = counts + VALUES;
-    for (int32_t i = next_looked_at(0, 0), k = 0; i >= 0; i = next_looked_at(i + 1, ++k), value += 2) {
+    for (int32_t i = next_looked_at(0, 0), k = 0; i >= 0; i = next_looked_at(i + 1, ++k), value += OF_EACH) {
         int64_t seen;
+        value[ZEROS] += t_elements(&inputs[i]) - t_count_nonzero(&inputs[i]);
         if (!t_is_throughout(&inputs[i], &seen))
             continue;
-        if (value[1] && value[0] != seen && 2 * value[1] >= counts[LOOKED])
+        if (value[HAD] && value[VALUE] != seen && 2 * value[HAD] >= counts[LOOKED])
             continue;
-        value[1] = value[1] && value[0] == seen ? value[1] + 1 : 1;
-        value[0] = seen;
+        value[HAD] = value[HAD] && value[VALUE] == seen ? value[HAD] + 1 : 1;
+        value[VALUE] = seen;
     }
 }
 
