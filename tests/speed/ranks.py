@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,11 @@ import torshc
 from tests.speed.llama_model import Llama, read_model
 from tests.support.models import save
 from torshc.base.options import CompileOptions
-from torshc.explain.ranks import ranks_json
+from torshc.explain.data import explain
+from torshc.explain.ranks import predicted_seconds, ranks_json
 from torshc.pipeline.compiler import compile_model
 from torshc.pipeline.ranks import compile_ranks
+from torshc.sharding import machine_of
 
 SPLIT = "tensors:\n  ranks: {ranks}\n  split:\n" + "".join(
     f'    - {{{{names: "*.{name}", axis: 1}}}}\n' for name in ("q", "k", "v", "gate", "up")
@@ -206,49 +209,96 @@ def main(arguments: Sequence[str] | None = None) -> int:
     size = Llama(options.layers, options.width, options.inner, options.depth, options.rows, DTYPES[options.dtype])
     failed = 0
     with tempfile.TemporaryDirectory(dir=options.folder) as place:
-        folder = Path(place)
+        folder = options.keep or Path(place)
         began = time.monotonic()
-        file = save(read_model(options.model) if options.model else size.make(), folder / "model.onnx")
+        folder.mkdir(exist_ok=True)
+        file = folder / "model.onnx"
+        if not file.exists():
+            save(read_model(options.model) if options.model else size.make(), file)
         common: dict[str, Any] = {"target": options.target, "threads": 1, "arch": options.arch}
         common["precision"] = options.precision
-        done = compile_model(file, folder / "whole.tsc", CompileOptions(**common))
-        took, name = time.monotonic() - began, options.model.name if options.model else size
-        print(f"{name}: {done.weights_bytes / 1e6:.0f} MB, compiled in {took:.0f} s", flush=True)
-        whole = start(folder / "whole.tsc", 1, options)
+        made = _made(folder / "whole.json", lambda: _compile_whole(file, folder, common, options))
+        name = options.model.name if options.model else size
+        print(f"{name}: {made['megabytes']:.0f} MB, compiled in {time.monotonic() - began:.0f} s", flush=True)
+        for ranks in options.ranks if options.prepare else ():
+            _made(folder / f"{ranks}.json", partial(_compile_ranks, ranks, file, folder, options, common))
+        if options.prepare:
+            return 0
+        whole = start(folder / "whole.tsc", 1, options) | made
         if _complain(whole):
             return 1
-        print(f"whole: {whole['median'] * 1e3:.3f} ms, least {whole['least'] * 1e3:.3f}", flush=True)
+        print(
+            f"whole: {whole['median'] * 1e3:.3f} ms, least {whole['least'] * 1e3:.3f}; "
+            f"predicted {whole['predicted']:.3f} ms",
+            flush=True,
+        )
         for ranks in options.ranks:
             failed += _ranks(ranks, file, folder, whole, options, common)
     return int(failed > 0)
+
+
+def _made(note: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What was noted of a bundle that an earlier call compiled; else it is compiled, and noted."""
+    if not note.exists():
+        note.write_text(json.dumps(make()))
+    return dict(json.loads(note.read_text()))
+
+
+def _compile_whole(file: Path, folder: Path, common: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    """Megabytes of weights, and milliseconds by the cost model."""
+    done = compile_model(file, folder / "whole.tsc", CompileOptions(**common))
+    machine = machine_of(options.target == "cuda", options.precision)
+    predicted = predicted_seconds(explain(done, {}), done, machine) * 1e3
+    return {"megabytes": done.weights_bytes / 1e6, "predicted": predicted}
+
+
+def _compile_ranks(
+    ranks: int, file: Path, folder: Path, options: argparse.Namespace, common: dict[str, Any]
+) -> dict[str, Any]:
+    """Milliseconds by the cost model, and seconds that compiling took."""
+    shard = folder / f"{ranks}.yaml"
+    text = options.shard.read_text() if options.shard else SPLIT.format(ranks=ranks)
+    shard.write_text(re.sub(r"\b(ranks|stages): \d+", rf"\g<1>: {ranks}", text))
+    began = time.monotonic()
+    asked = CompileOptions(shard=Path(f"auto:{ranks}") if options.auto else shard, **common)
+    told = ranks_json(compile_ranks(file, folder / f"ranks{ranks}.tsc", asked), {})
+    return {"predicted": _predict(told, text), "compiled": time.monotonic() - began}
 
 
 def _ranks(
     ranks: int, file: Path, folder: Path, whole: dict[str, Any], options: argparse.Namespace, common: dict[str, Any]
 ) -> int:
     """Measure a number of ranks; 1 where they fail."""
-    shard, bundle = folder / f"{ranks}.yaml", folder / f"ranks{ranks}.tsc"
-    text = options.shard.read_text() if options.shard else SPLIT.format(ranks=ranks)
-    shard.write_text(re.sub(r"\b(ranks|stages): \d+", rf"\g<1>: {ranks}", text))
-    began = time.monotonic()
-    made = compile_ranks(file, bundle, CompileOptions(shard=Path(f"auto:{ranks}") if options.auto else shard, **common))
-    told = ranks_json(made, {})
-    compiled = time.monotonic() - began
-    predicted = told["ranks"][0]["predicted_ms"] + sum(e.get("predicted_ms", 0) for e in told["exchanges"])
+    made = _made(folder / f"{ranks}.json", partial(_compile_ranks, ranks, file, folder, options, common))
+    bundle, predicted = folder / f"ranks{ranks}.tsc", made["predicted"]
     found = start(bundle, ranks, options)
     if _complain(found):
         return 1
     error = float(np.abs(found["y"] - whole["y"]).max() / np.abs(whole["y"]).max())
     print(
         f"{ranks} ranks: {found['median'] * 1e3:.3f} ms, least {found['least'] * 1e3:.3f}, "
-        f"{whole['median'] / found['median']:.2f} times the whole's speed; predicted {predicted:.3f} ms; "
-        f"error {error:.1e}; {found['runs']} runs, compiled in {compiled:.0f} s",
+        f"{whole['median'] / found['median']:.2f} times the whole's speed; predicted {predicted:.3f} ms, "
+        f"{whole['predicted'] / predicted:.2f} times; "
+        f"error {error:.1e}; {found['runs']} runs, compiled in {made['compiled']:.0f} s",
         flush=True,
     )
     if options.kill and ranks > 1:
         found = start(bundle, ranks, options, "kill")
         print(found.get("killed") or found["said"], f"; exit codes {found['codes']}", sep="", flush=True)
     return 0
+
+
+def _predict(told: dict[str, Any], shard: str) -> float:
+    """Milliseconds of a run by the cost model, of ranks that work side by side or are stages of parts of a batch."""
+    times: list[float] = [rank["predicted_ms"] for rank in told["ranks"]]
+    exchanges: float = sum(e.get("predicted_ms", 0) for e in told["exchanges"])
+    if "stages" not in shard:
+        return max(times) + exchanges
+    found = re.search(r"micro_batches: (\d+)", shard)
+    if found is None:
+        return sum(times) + exchanges
+    parts = int(found[1])  # a link carries parts one after the other, while others carry and compute
+    return max(times) * (len(times) + parts - 1) / parts + exchanges / max(1, len(times) - 1)
 
 
 def _complain(found: dict[str, Any]) -> bool:
@@ -278,6 +328,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--arch", default="", help="of cards, as of compile")
     parser.add_argument("--kill", action="store_true", help="also see what happens when the last rank is killed")
     parser.add_argument("--folder", help="for models and bundles")
+    parser.add_argument("--keep", type=Path, help="where models and bundles stay, for a later call")
+    parser.add_argument("--prepare", action="store_true", help="stop before the measurement")
     parser.add_argument("--meet", default="/dev/shm", help="where ranks meet: a folder in memory")
     return parser.parse_args(arguments)
 

@@ -23,7 +23,7 @@ def ranks_json(ranks: Ranks, dims: dict[str, int] | None = None) -> dict[str, An
         "ranks": [
             {
                 "launches": e.launches,
-                "predicted_ms": _seconds(e, c, machine) * 1e3,
+                "predicted_ms": predicted_seconds(e, c, machine) * 1e3,
                 "flops": _flops(e),
                 "weights_bytes": e.weights_bytes,
                 "arena_bytes": e.arena_bytes,
@@ -63,7 +63,7 @@ def ranks_text(ranks: Ranks, dims: dict[str, int] | None = None) -> str:
             flops_text(_flops(e)),
             bytes_text(e.weights_bytes),
             bytes_text(e.arena_bytes),
-            f"{short(_seconds(e, ranks.compilations[k], machine) * 1e3)} ms",
+            f"{short(predicted_seconds(e, ranks.compilations[k], machine) * 1e3)} ms",
         ]
         for k, e in enumerate(found)
     ]
@@ -121,7 +121,7 @@ def _machine(ranks: Ranks) -> Machine:
     return machine_of(ranks.on_cards, ranks.compilations[0].options.precision)
 
 
-def _seconds(e: Explanation, compilation: Compilation, machine: Machine) -> float:
+def predicted_seconds(e: Explanation, compilation: Compilation, machine: Machine) -> float:
     """What a core or a card takes for a rank's kernels, by the cost model of `sharding/cost.py`."""
     narrow = [[any(b.dtype.size == 2 for b in k.buffers) for k in u.kernels] for u in compilation.units]
     return sum(
