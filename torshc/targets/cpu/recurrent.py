@@ -24,8 +24,6 @@ from .gemm import GemmKernel
 from .recurrent_pack import Columns, Packer
 from .tiles import Tile, choose_blocks, choose_tile, split_k
 
-ONE_ROW = 8  # vectors of a tile of one row: as many sums as hide the latency of a fused multiply-add
-
 
 @dataclass(frozen=True)
 class RecurrentStep:
@@ -252,15 +250,27 @@ def _shape(op: Recurrent, batch: Expr, machine: Machine) -> _Shape:
     split = isinstance(op, GRU) and not op.linear_before_reset
     phases = ((0, 1), (2,)) if split else (tuple(range(op.gates)),)
     lead, lanes, rows = len(phases[0]), machine.lanes, as_int(batch)
-    limit = max(ONE_ROW, 3 * lead) if rows == 1 else max(lead, 2)
-    vectors = lead * min(limit // lead, -(-op.hidden_size // lanes))
     registers = 32 if lanes >= 16 else 16
+    limit = max(registers // 2, 3 * lead) if rows == 1 else max(lead, 2)
+    vectors = lead * _panel_vectors(-(-op.hidden_size // lanes), limit // lead)
     most = 1 if rows == 1 else min((registers - vectors - 1) // vectors, 8)
     columns: list[Columns] = []
     for gates in phases:
         start = sum(c.count for c in columns)
         columns.append(Columns(gates, vectors // len(gates) * lanes, op.hidden_size, start))
     return _Shape(Tile(min(most, rows or most), vectors, lanes), tuple(columns))
+
+
+def _panel_vectors(count: int, most: int) -> int:
+    """Vectors of units a panel, `most` or at least half of it, with which panels hold the fewest beyond `count`.
+
+    Weights that lie beside each other without such gaps may fit into L2 where they would not with them.
+
+    >>> _panel_vectors(16, 4), _panel_vectors(16, 3), _panel_vectors(5, 4), _panel_vectors(1, 4)
+    (4, 2, 3, 1)
+    """
+    most = min(most, count)
+    return min(range(most, (most - 1) // 2, -1), key=lambda u: -(-count // u) * u)
 
 
 def _rows(batch: Expr, tile: Tile) -> int:
