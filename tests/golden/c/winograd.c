@@ -1,7 +1,7 @@
 /* 3x3 convolution of stride 1 by Winograd's F(4x4, 3x3): 36 products for 16 outputs instead of 144 (Lavin and Gray
  * 2015, arXiv:1509.09308), at the points 0, 5/8, 3/2, as many below 0, and infinity.  A block of
  * 4x4 output tiles goes through all three steps, so that the transformed values stay in L2.  Weights: [36][panel of
- * T_NR channels][IC][T_NR], already transformed; and [panel][9][IC][T_NR] as they are, for tiles with inputs that are
+ * T_NR channels][TERMS][T_NR], already transformed; and [panel][9][IC][T_NR] as they are, for tiles with inputs that are
  * not finite, or so large that a transform might overflow.  Task: a strip of tiles. */
 #define T_MR 8
 #define T_NV 2
@@ -23,6 +23,8 @@ struct call {
 #define IH 28
 #define IW 28
 #define IC 32
+#define PARTS 1 /* convolutions of 3x3 taps that it is the sum of */
+#define TERMS (PARTS * IC)
 #define TILES_H ((OH + 3) / 4)
 #define TILES_W ((OW + 3) / 4)
 #define V_STEP 432 /* elements from a point to the next, of transformed inputs and of sums */
@@ -79,17 +81,19 @@ T_FN f32v transform_vector(const struct call *c, const int whole, const float *i
 static int transform_in(const struct call *c, const float *x, float *v, int64_t tile) {
     const struct place at = place_of(tile);
     const int64_t v_step = V_STEP; /* read once, as stores might change what it is made of */
-    const int64_t h = at.h - 1, w = at.w - 1;
-    const int64_t from = h * 896 + w * 32;
     const float *image = x + at.n * 25088;
     f32v squares = {0};
-    if (h >= 0 && w >= 0 && h + 6 <= IH && w + 6 <= IW) {
-        for (int64_t i = 0; i < IC; i += 16) {
-            squares = transform_vector(c, 1, image, from + i, 0, 0, 0, 0, v + i, v_step, squares);
-        }
-    } else {
-        for (int64_t i = 0; i < IC; i += 16) {
-            squares = transform_vector(c, 0, image, from + i, -h, IH - h, -w, IW - w, v + i, v_step, squares);
+    for (int64_t part = 0; part < PARTS; part++, v += IC) {
+        const int64_t h = at.h - 1, w = at.w - 1;
+        const int64_t from = h * 896 + w * 32;
+        if (h >= 0 && w >= 0 && h + 6 <= IH && w + 6 <= IW) {
+            for (int64_t i = 0; i < IC; i += 16) {
+                squares = transform_vector(c, 1, image, from + i, 0, 0, 0, 0, v + i, v_step, squares);
+            }
+        } else {
+            for (int64_t i = 0; i < IC; i += 16) {
+                squares = transform_vector(c, 0, image, from + i, -h, IH - h, -w, IW - w, v + i, v_step, squares);
+            }
         }
     }
     return !t_hall_bool((i32v)(squares <= LARGEST));
@@ -162,9 +166,9 @@ static __attribute__((noinline)) void sum_plainly(const struct call *c, const fl
 T_FN void product(const int rows, const float *v, const float *b, float *out) {
     const float *row[T_MR];
     f32v acc[T_MR][T_NV];
-    T_UNROLL for (int r = 0; r < rows; r++) row[r] = v + r * IC;
+    T_UNROLL for (int r = 0; r < rows; r++) row[r] = v + r * TERMS;
     t_tile_open(rows, T_NV, NULL, acc);
-    t_tile_fma(rows, T_NV, IC, row, b, T_NOTHING_AHEAD, acc);
+    t_tile_fma(rows, T_NV, TERMS, row, b, T_NOTHING_AHEAD, acc);
     T_UNROLL for (int r = 0; r < rows; r++) {
         T_UNROLL for (int i = 0; i < T_NV; i++) t_store_f32(out + r * WIDE + i * 16, acc[r][i]);
     }
@@ -175,10 +179,10 @@ static void products(const float *v, const float *weights, float *out, int64_t t
     const int64_t parts = (tiles + T_MR - 1) / T_MR;
     for (int64_t point = 0; point < 36; point++) {
         for (int64_t p = p0; p < p1; p++) {
-            const float *b = weights + (point * PANELS + p) * (IC * T_NR);
+            const float *b = weights + (point * PANELS + p) * (TERMS * T_NR);
             for (int64_t i = 0; i < parts; i++) {
                 const int64_t t = t_cut(tiles, parts, i), rows = t_cut(tiles, parts, i + 1) - t;
-                const float *from = v + point * V_STEP + t * IC;
+                const float *from = v + point * V_STEP + t * TERMS;
                 float *to = out + point * SUM_STEP + t * WIDE + (p - p0) * T_NR;
                 switch (rows) {
                     case 8: product(8, from, b, to); break;
@@ -200,7 +204,7 @@ static void block(const struct call *c, const float *x, float *v, int64_t t0, in
     void *const *buf = c->buf;
     float *sums = v + 36 * V_STEP;
     uint8_t *odd = (uint8_t *)(sums + 36 * SUM_STEP);
-    for (int64_t t = t0; t < t1; t++) odd[t - t0] = transform_in(c, x, v + (t - t0) * IC, t);
+    for (int64_t t = t0; t < t1; t++) odd[t - t0] = transform_in(c, x, v + (t - t0) * TERMS, t);
     for (int64_t p = 0; p < PANELS; p += PANEL_BLOCK) {
         const int64_t last = t_imin(PANELS, p + PANEL_BLOCK), channels = t_imin(OC, last * T_NR) - p * T_NR;
         products(v, buf[1], sums, t1 - t0, p, last);
@@ -214,7 +218,7 @@ static void block(const struct call *c, const float *x, float *v, int64_t t0, in
     }
 }
 
-void k57ac37c8e49c(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k8ec2bba2f628(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const float *x = (const float *)buf[0];

@@ -1,4 +1,4 @@
-/* Inputs of a 3x3 convolution of stride 1, transformed for Winograd's F(4x4, 3x3): [36][tile][IC], and for each tile whether
+/* Inputs of a 3x3 convolution of stride 1, transformed for Winograd's F(4x4, 3x3): [36][tile][TERMS], and for each tile whether
  * inputs are not finite, or so large that a transform might overflow.  Task: a tile. */
 #include "t_kernel.h"
 
@@ -13,6 +13,8 @@ struct call {
 #define IH 13
 #define IW 13
 #define IC 32
+#define PARTS 1 /* convolutions of 3x3 taps that it is the sum of */
+#define TERMS (PARTS * IC)
 #define TILES_H ((OH + 3) / 4)
 #define TILES_W ((OW + 3) / 4)
 #define V_STEP 528 /* elements from a point to the next, of transformed inputs and of sums */
@@ -69,30 +71,32 @@ T_FN f32v transform_vector(const struct call *c, const int whole, const float *i
 static int transform_in(const struct call *c, const float *x, float *v, int64_t tile) {
     const struct place at = place_of(tile);
     const int64_t v_step = V_STEP; /* read once, as stores might change what it is made of */
-    const int64_t h = at.h - 1, w = at.w - 1;
-    const int64_t from = h * 416 + w * 32;
     const float *image = x + at.n * 5408;
     f32v squares = {0};
-    if (h >= 0 && w >= 0 && h + 6 <= IH && w + 6 <= IW) {
-        for (int64_t i = 0; i < IC; i += 16) {
-            squares = transform_vector(c, 1, image, from + i, 0, 0, 0, 0, v + i, v_step, squares);
-        }
-    } else {
-        for (int64_t i = 0; i < IC; i += 16) {
-            squares = transform_vector(c, 0, image, from + i, -h, IH - h, -w, IW - w, v + i, v_step, squares);
+    for (int64_t part = 0; part < PARTS; part++, v += IC) {
+        const int64_t h = at.h - 1, w = at.w - 1;
+        const int64_t from = h * 416 + w * 32;
+        if (h >= 0 && w >= 0 && h + 6 <= IH && w + 6 <= IW) {
+            for (int64_t i = 0; i < IC; i += 16) {
+                squares = transform_vector(c, 1, image, from + i, 0, 0, 0, 0, v + i, v_step, squares);
+            }
+        } else {
+            for (int64_t i = 0; i < IC; i += 16) {
+                squares = transform_vector(c, 0, image, from + i, -h, IH - h, -w, IW - w, v + i, v_step, squares);
+            }
         }
     }
     return !t_hall_bool((i32v)(squares <= LARGEST));
 }
 
-void kc9d8b2579b20(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kb95a68e46937(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const float *x = (const float *)buf[0];
     float *v = buf[1];
     uint8_t *odd = buf[2];
     (void)scratch;
-    for (int64_t t = begin; t < end; t++) odd[t] = transform_in(c, x, v + t * IC, t);
+    for (int64_t t = begin; t < end; t++) odd[t] = transform_in(c, x, v + t * TERMS, t);
 }
 
 /* c[m][n] = epilogue(sum over k of a[m][k] * b[k][n]), b in panels [ceil(N / T_NR)][K][T_NR], zero padded.
@@ -197,6 +201,8 @@ struct call {
 #define IH 13
 #define IW 13
 #define IC 32
+#define PARTS 1 /* convolutions of 3x3 taps that it is the sum of */
+#define TERMS (PARTS * IC)
 #define TILES_H ((OH + 3) / 4)
 #define TILES_W ((OW + 3) / 4)
 #define V_STEP 528 /* elements from a point to the next, of transformed inputs and of sums */
@@ -274,7 +280,7 @@ static __attribute__((noinline)) void sum_plainly(const struct call *c, const fl
     }
 }
 
-void ke30672439254(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k4d0199877b39(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const float *x = (const float *)buf[0], *sums = buf[1];

@@ -20,26 +20,35 @@ WIDE = 400  # filters of 16 channels that no cache of a core holds, transformed 
 
 
 def program(
-    channels: int, filters: Array, size: int, slack: int | None, images: int = 1, compiler: str = "", known: bool = True
+    channels: int,
+    filters: Array,
+    size: int,
+    slack: int | None,
+    images: int = 1,
+    compiler: str = "",
+    known: bool = True,
+    stride: int = 1,
+    pad: int = 1,
 ) -> Program:
-    """A convolution of images of size x size, padded by 1; `known`: whether the compiler knows how many."""
+    """A convolution of images of size x size; `known`: whether the compiler knows how many."""
     m = Maker()
     compiler = compiler or compilers()[0]
     x = m.input(images if known else "images", channels, size, size, layout=LAST)
-    plain = {"strides": (1, 1), "dilations": (1, 1), "group": 1, "pads": (const(1),) * 4}
+    plain = {"strides": (stride,) * 2, "dilations": (1, 1), "group": 1, "pads": (const(pad),) * 4}
     y = m.add("Conv", x, m.constant(filters), layout=LAST, **plain)
     return Program(m.output(y), {"images": images}, Machine(native_lanes(), kind_of(compiler), slack=slack), compiler)
 
 
-def convolved(x: Array, filters: Array) -> Array:
+def convolved(x: Array, filters: Array, stride: int = 1, pad: int = 1) -> Array:
     """The same in double precision."""
-    size = x.shape[-1]
-    padded = np.pad(x.astype(np.float64), [(0, 0), (0, 0), (1, 1), (1, 1)])
+    padded = np.pad(x.astype(np.float64), [(0, 0), (0, 0), (pad, pad), (pad, pad)])
     taps = filters.astype(np.float64)
+    side = taps.shape[-1]
+    ends = [i + padded.shape[-1] - side + 1 for i in range(side)]
     found: Array = sum(
-        np.einsum("oc,nchw->nohw", taps[:, :, i, j], padded[:, :, i : i + size, j : j + size])
-        for i in range(3)
-        for j in range(3)
+        np.einsum("oc,nchw->nohw", taps[:, :, i, j], padded[:, :, i : ends[i] : stride, j : ends[j] : stride])
+        for i in range(side)
+        for j in range(side)
     )
     return found
 
@@ -56,6 +65,25 @@ def test_transforms_are_exact(form: Form) -> None:
     ]
     found = [sum(a * p for a, p in zip(row, products, strict=True)) for row in form.results]
     assert found == [sum(d[k + i] * w[i] for i in range(3)) for k in range(form.outputs)]
+
+
+@pytest.mark.parametrize(
+    ("taps", "stride", "pad", "count", "size"),
+    [(5, 1, 2, 48, 13), (5, 2, 1, 48, 26), (5, 2, 2, WIDE, 19), (4, 2, 0, 48, 25), (6, 1, 3, 48, 13)],
+)
+def test_larger_kernels_are_sums_of_3x3_ones(taps: int, stride: int, pad: int, count: int, size: int) -> None:
+    """Also where inputs are not finite, which no output reads by the zeros that fill a part up."""
+    rng = np.random.default_rng(17)
+    filters, x = random(rng, (count, 64, taps, taps)) / np.float32(8 * taps), random(rng, (2, 64, size, size))
+    filters[:, 3] = 1
+    x[1, 3, 5, 6] = np.inf
+    made = program(64, filters, size, ALL, 2, stride=stride, pad=pad)
+    assert isinstance(made.kernels[-1], ResultsKernel) or native_lanes() < 8
+    found, expected = made.run(x)[0], convolved(x, filters, stride, pad)
+    np.testing.assert_array_equal(found[~np.isfinite(expected)], np.inf)
+    finite = np.isfinite(expected)
+    assert not finite.all() and finite[1].any()
+    np.testing.assert_allclose(found[finite], expected[finite], rtol=0, atol=1e-5 * np.abs(expected[finite]).max())
 
 
 def test_gains() -> None:

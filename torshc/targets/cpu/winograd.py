@@ -1,8 +1,11 @@
-"""3x3 convolutions by Winograd's F(m x m, 3x3): (m + 2)^2 products for m^2 outputs in place of 9 m^2.
+"""Convolutions by Winograd's F(m x m, 3x3): (m + 2)^2 products for m^2 outputs in place of 9 m^2.
 
 A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv:1509.09308. With transforms G, B and
 A, a tile of outputs is A [(G w G') * (B x B')] A', summed over the input channels. They evaluate polynomials at 0, at
 pairs of points p and -p, and at infinity (Toom and Cook).
+
+Convolutions of 4 to 6 taps a side, of stride 1 or 2, are a sum of four such ones (:class:`Parts`), whose products are
+added before they are transformed back: 9 products an output in place of the 25 of 5x5, where tiles have 4x4.
 
 Transforms weigh terms, so rounding errors of the sums grow. Where inputs and weights are independent, the variance of
 an output is that of 3 products a dimension, and each point i adds A_ki^2 |B_i|^2 |G_i|^2 of it to output k, with the
@@ -155,20 +158,68 @@ FORMS = (Form((Fraction(1),)), Form((Fraction(5, 8), Fraction(3, 2))))
 
 
 @dataclass(frozen=True)
+class Parts:
+    """A convolution as a sum of 3x3 ones of stride 1. In each dimension tap t is tap a of part b where t is
+    a stride + b apart, as output r reads the input at r stride + t - pad = (r + a) stride + b apart - pad.
+
+    Attributes:
+        side: parts in each dimension.
+        stride: rows of the input from a row of a part to the next, the convolution's stride.
+        apart: rows of the input from a part to the next: of stride 1 a part is a block of taps, of stride 2 every
+            second one.
+    """
+
+    side: int
+    stride: int
+    apart: int
+
+    @classmethod
+    def of(cls, size: Geometry) -> Parts | None:
+        """The parts of a convolution; None where it has none."""
+        taps, stride = size.kernel[0], size.stride[0]
+        if size.kernel != (taps, taps) or size.stride != (stride, stride) or size.dilation != (1, 1):
+            return None
+        if size.groups > 1 or size.planes is not None:
+            return None
+        if (taps, stride) == (3, 1):
+            return cls(1, 1, 3)
+        return cls(2, stride, 3 if stride == 1 else 1) if 4 <= taps <= 6 and stride <= 2 else None
+
+    def terms(self, size: Geometry) -> int:
+        """Channels of all parts, which products sum over."""
+        return self.side**2 * size.ic
+
+    def cut(self, filters: Array) -> Array:
+        """[oc, ic, rows, columns] as [oc, part * ic, 3, 3], zeros where a part has no tap."""
+        oc, ic, *sides = filters.shape
+        padded = np.pad(filters, [(0, 0), (0, 0), *((0, 3 * self.side - k) for k in sides)])
+        at = self.stride * np.arange(3) + self.apart * np.arange(self.side)[:, None]  # [part, tap]
+        found = padded[:, :, at[:, None, :, None], at[None, :, None, :]]  # [oc, ic, part, part, tap, tap]
+        return found.transpose(0, 2, 3, 1, 4, 5).reshape(oc, self.side**2 * ic, 3, 3)
+
+
+@dataclass(frozen=True)
 class TilesKernel(HeavyKernel):
     """What kernels over tiles of outputs have in common.
 
     Attributes:
         size: sizes of the convolution; channels are multiples of the lanes.
+        parts: the 3x3 convolutions that it is the sum of.
         form: how many outputs a tile has.
         x: the input, stepping along images, rows and pixels.
         tile: register tile of the products, whose rows are output tiles.
     """
 
     size: Geometry
+    parts: Parts
     form: Form
     x: Strided
     tile: Tile
+
+    @property
+    def terms(self) -> int:
+        """Channels of the transformed inputs."""
+        return self.parts.terms(self.size)
 
     @property
     def tiles(self) -> Expr:
@@ -189,7 +240,7 @@ class TilesKernel(HeavyKernel):
     def steps(self) -> tuple[Expr, Expr]:
         """Elements from one point to the next, of transformed inputs and of sums; no power of two, so that the points
         of a tile lie in different sets of the caches."""
-        return self.beside * self.size.ic + 16, self.beside * self.wide + 16
+        return self.beside * self.terms + 16, self.beside * self.wide + 16
 
 
 @dataclass(frozen=True)
@@ -197,7 +248,7 @@ class InputsKernel(TilesKernel):
     """Inputs of all tiles, transformed. A task is a tile.
 
     Attributes:
-        v: buffer of the transformed inputs, [point][tile][ic].
+        v: buffer of the transformed inputs, [point][tile][part][ic].
         odd: buffer of bytes that say whether a tile's outputs have to be plain sums.
     """
 
@@ -225,12 +276,12 @@ class ResultsKernel(TilesKernel):
     @property
     def approximation(self) -> str:
         """What makes results differ from the plain sum by more than its own rounding."""
-        return f"winograd {self.form.name}" if self.roundings > 9 * self.size.ic else ""
+        return f"winograd {self.form.name}" if self.roundings > self.size.taps * self.size.ic else ""
 
     @property
     def roundings(self) -> int:
         """See :meth:`Form.roundings`."""
-        return self.form.roundings(self.size.ic)
+        return self.form.roundings(self.terms)
 
 
 @dataclass(frozen=True)
@@ -255,7 +306,7 @@ class WinogradKernel(ResultsKernel):
     goes through all steps, so that transformed values stay in L2.
 
     Attributes:
-        w: buffer of the transformed weights, [point][panel][ic][columns].
+        w: buffer of the transformed weights, [point][panel][part][ic][columns].
         block: the most tiles that go through all steps together.
         strips: the fewest tiles that are a task are those of a strip.
         panel_block: panels that are multiplied before they are transformed back.
@@ -312,22 +363,22 @@ def choose_forms(size: Geometry, w: Value, machine: Machine, rate: int = 1) -> l
         rate: how many times faster than products of f32 those of a plain sum are.
     """
     sizes = [as_int(e) for e in (size.oh, size.ow, size.ih, size.iw, *size.pad)]
-    fits = size.kernel == (3, 3) and size.stride == (1, 1) and size.dilation == (1, 1) and size.groups == 1
-    if machine.slack is None or not fits or size.planes is not None or None in sizes or not all(sizes[:2]):
+    parts = Parts.of(size)
+    if machine.slack is None or parts is None or None in sizes or not all(sizes[:2]):
         return []
     if size.ic % machine.lanes or size.oc % machine.lanes or not _is_moderate(w):
         return []
-    least = max(machine.slack, 9 * size.ic)
-    allowed = [f for f in FORMS if f.roundings(size.ic) <= least]
+    least, terms = max(machine.slack, size.taps * size.ic), parts.terms(size)
+    allowed = [f for f in FORMS if f.roundings(terms) <= least]
 
     def choose(images: int) -> tuple[Form | None, bool]:
         some = replace(size, images=const(images))
-        form = min(allowed, key=lambda f: _cycles(f, some, machine.lanes), default=None)
-        if form is None or _cycles(form, some, machine.lanes) >= _plain_cycles(some, machine.lanes) / rate:
+        form = min(allowed, key=lambda f: _cycles(f, some, terms, machine.lanes), default=None)
+        if form is None or _cycles(form, some, terms, machine.lanes) >= _plain_cycles(some, machine.lanes) / rate:
             return None, False
-        if _weights(form, size) <= CACHE:
+        if _weights(form, size, terms) <= CACHE:
             return form, False
-        blocks = as_int(ceil_div(form.tiles(some), _block(form, size, form.choose_tile(machine, size))))
+        blocks = as_int(ceil_div(form.tiles(some), _block(form, size, terms, form.choose_tile(machine, size))))
         return form, (blocks or 0) < FEW_BLOCKS
 
     count = as_int(size.images)
@@ -340,23 +391,23 @@ def _is_moderate(w: Value) -> bool:
     return w.const is not None and bool(np.all(np.abs(w.const) <= LARGEST))  # False of NaN
 
 
-def _weights(form: Form, size: Geometry) -> int:
+def _weights(form: Form, size: Geometry, terms: int) -> int:
     """Bytes of transformed weights."""
-    return 4 * form.points**2 * size.ic * size.oc
+    return 4 * form.points**2 * terms * size.oc
 
 
-def _cycles(form: Form, size: Geometry, lanes: int) -> float:
+def _cycles(form: Form, size: Geometry, terms: int, lanes: int) -> float:
     """Time of a core, for comparisons."""
     vectors, points, tiles = size.oc // lanes, form.points**2, as_int(form.tiles(size)) or 0
-    products = PLAIN_CYCLES * points * tiles * size.ic * vectors
-    transforms = TRANSFORM_CYCLES * points * tiles * (size.ic // lanes + vectors)
-    return max(products, _weights(form, size) / BYTES_A_CYCLE) + transforms
+    products = PLAIN_CYCLES * points * tiles * terms * vectors
+    transforms = TRANSFORM_CYCLES * points * tiles * (terms // lanes + vectors)
+    return max(products, _weights(form, size, terms) / BYTES_A_CYCLE) + transforms
 
 
 def _plain_cycles(size: Geometry, lanes: int) -> float:
     pixels = math.prod(as_int(e) or 0 for e in (size.images, size.oh, size.ow))
-    products = PLAIN_CYCLES * 9 * pixels * size.ic * (size.oc // lanes)
-    return max(products, 4 * 9 * size.ic * size.oc / BYTES_A_CYCLE)
+    products = PLAIN_CYCLES * size.taps * pixels * size.ic * (size.oc // lanes)
+    return max(products, 4 * size.taps * size.ic * size.oc / BYTES_A_CYCLE)
 
 
 def lower_winograd(
@@ -370,16 +421,16 @@ def lower_winograd(
     storage: Mapping[Value, Storage],
 ) -> list[Kernel]:
     """The kernels of a convolution by the form that was chosen for it; `plain`: its weights in panels of the tile."""
-    form = choice.form
-    assert form is not None
-    weights = _pack(node.operands[1], size, form, tile)
+    form, parts = choice.form, Parts.of(size)
+    assert form is not None and parts is not None
+    weights, terms = _pack(node.operands[1], size, parts, form, tile), parts.terms(size)
     buffers, tiles = Buffers(storage), form.tiles(size)
     shared: dict[str, Any] = {
-        "size": size, "form": form, "x": source_strides(element, size, buffers), "tile": tile
+        "size": size, "parts": parts, "form": form, "x": source_strides(element, size, buffers), "tile": tile
     }  # fmt: skip
     if not choice.apart:
-        w, block = add_buffer(buffers, weights), _block(form, size, tile)
-        strips = max_of(ceil_div(tiles, block), _strips(form, size, tile))
+        w, block = add_buffer(buffers, weights), _block(form, size, terms, tile)
+        strips = max_of(ceil_div(tiles, block), _strips(form, size, terms, tile))
         more = {"w": w, "block": block, "strips": strips, "panel_block": PANEL_BLOCK}
         return [_with_results(WinogradKernel, group, node, plain, buffers, strips, shared | more)]
     points, name = form.points**2, f"of_{form.outputs}"
@@ -451,43 +502,46 @@ def _products(
         batch=(point,),
         m=m,
         n=n,
-        k=const(size.ic),
-        a=Strided(a, point * v_step, (const(size.ic),)),
-        b=Strided(b, point * (panels * size.ic * tile.columns), ()),
+        k=const(made.terms),
+        a=Strided(a, point * v_step, (const(made.terms),)),
+        b=Strided(b, point * (panels * made.terms * tile.columns), ()),
         tile=tile,
         blocks=blocks,
         k_blocks=1,
     )
 
 
-def _block(form: Form, size: Geometry, tile: Tile) -> int:
+def _block(form: Form, size: Geometry, terms: int, tile: Tile) -> int:
     """Tiles of the blocks with which the fewest bytes come from beyond L2, where one thread has all.
 
     Weights come once a block, the transformed input once for each group of panels that is multiplied at a time.
     """
     count, points, wide = as_int(form.tiles(size)) or MANY_TILES, form.points**2, PANEL_BLOCK * tile.columns
-    weights = _weights(form, size)
+    weights = _weights(form, size, terms)
 
     def far(blocks: int) -> int:
         block = -(-count // blocks)
-        held = 4 * points * block * (size.ic + min(size.oc, wide))
-        inputs = 4 * points * count * size.ic * -(-size.oc // wide) if held > CACHE else 0
+        held = 4 * points * block * (terms + min(size.oc, wide))
+        inputs = 4 * points * count * terms * -(-size.oc // wide) if held > CACHE else 0
         return weights * blocks * (weights > CACHE) + inputs
 
     least, most = -(-count // TILES_HIGH), max(1, count // TILES_LOW)
     return -(-count // min(range(least, max(least, most) + 1), key=lambda b: (far(b), -b)))
 
 
-def _strips(form: Form, size: Geometry, tile: Tile) -> Expr:
+def _strips(form: Form, size: Geometry, terms: int, tile: Tile) -> Expr:
     """Strips of tiles that fill the rows of register tiles, where a core's cache holds the weights."""
-    return form.tiles(size) // tile.rows if _weights(form, size) <= CACHE else const(1)
+    return form.tiles(size) // tile.rows if _weights(form, size, terms) <= CACHE else const(1)
 
 
-def _pack(w: Value, size: Geometry, form: Form, tile: Tile) -> Packed:
+def _pack(w: Value, size: Geometry, parts: Parts, form: Form, tile: Tile) -> Packed:
+    terms = parts.terms(size)
+
     def make(array: Array) -> list[Array]:
         g = np.array(form.weights, np.float64)
-        transformed = np.einsum("ia,ocab,jb->ijco", g, array.astype(np.float64), g)
-        return [panels(transformed.reshape(-1, size.ic, size.oc).astype(F32.numpy), tile.columns)]
+        transformed = np.einsum("ia,ocab,jb->ijco", g, parts.cut(array.astype(np.float64)), g)
+        return [panels(transformed.reshape(-1, terms, size.oc).astype(F32.numpy), tile.columns)]
 
-    nbytes = form.points**2 * -(-size.oc // tile.columns) * tile.columns * size.ic * 4
-    return Packed(w, f"{form.name} at {', '.join(map(str, form.pairs))}, panels of {tile.columns}", make, nbytes, F32)
+    nbytes = form.points**2 * -(-size.oc // tile.columns) * tile.columns * terms * 4
+    points = ", ".join(map(str, form.pairs))
+    return Packed(w, f"{form.name} at {points}, {parts}, panels of {tile.columns}", make, nbytes, F32)
