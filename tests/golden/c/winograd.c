@@ -19,7 +19,8 @@ struct call {
 #define PANEL_BLOCK 4 /* panels that are multiplied before they are transformed back */
 #define OH 28
 #define OW 28
-#define OC 32
+#define GROUPS 1
+#define OC 32 /* of a group, as IC */
 #define IH 28
 #define IW 28
 #define IC 32
@@ -83,7 +84,7 @@ static int transform_in(const struct call *c, const float *x, float *v, int64_t 
     const int64_t v_step = V_STEP; /* read once, as stores might change what it is made of */
     const float *image = x + at.n * 25088;
     f32v squares = {0};
-    for (int64_t part = 0; part < PARTS; part++, v += IC) {
+    for (int64_t piece = 0; piece < GROUPS * PARTS; piece++, v += IC) { /* a part of a group's channels */
         const int64_t h = at.h - 1, w = at.w - 1;
         const int64_t from = h * 896 + w * 32;
         if (h >= 0 && w >= 0 && h + 6 <= IH && w + 6 <= IW) {
@@ -166,7 +167,7 @@ static __attribute__((noinline)) void sum_plainly(const struct call *c, const fl
 T_FN void product(const int rows, const float *v, const float *b, float *out) {
     const float *row[T_MR];
     f32v acc[T_MR][T_NV];
-    T_UNROLL for (int r = 0; r < rows; r++) row[r] = v + r * TERMS;
+    T_UNROLL for (int r = 0; r < rows; r++) row[r] = v + r * (GROUPS * TERMS);
     t_tile_open(rows, T_NV, NULL, acc);
     t_tile_fma(rows, T_NV, TERMS, row, b, T_NOTHING_AHEAD, acc);
     T_UNROLL for (int r = 0; r < rows; r++) {
@@ -182,7 +183,7 @@ static void products(const float *v, const float *weights, float *out, int64_t t
             const float *b = weights + (point * PANELS + p) * (TERMS * T_NR);
             for (int64_t i = 0; i < parts; i++) {
                 const int64_t t = t_cut(tiles, parts, i), rows = t_cut(tiles, parts, i + 1) - t;
-                const float *from = v + point * V_STEP + t * TERMS;
+                const float *from = v + point * V_STEP + t * (GROUPS * TERMS);
                 float *to = out + point * SUM_STEP + t * WIDE + (p - p0) * T_NR;
                 switch (rows) {
                     case 8: product(8, from, b, to); break;
@@ -204,9 +205,9 @@ static void block(const struct call *c, const float *x, float *v, int64_t t0, in
     void *const *buf = c->buf;
     float *sums = v + 36 * V_STEP;
     uint8_t *odd = (uint8_t *)(sums + 36 * SUM_STEP);
-    for (int64_t t = t0; t < t1; t++) odd[t - t0] = transform_in(c, x, v + (t - t0) * TERMS, t);
+    for (int64_t t = t0; t < t1; t++) odd[t - t0] = transform_in(c, x, v + (t - t0) * (GROUPS * TERMS), t);
     for (int64_t p = 0; p < PANELS; p += PANEL_BLOCK) {
-        const int64_t last = t_imin(PANELS, p + PANEL_BLOCK), channels = t_imin(OC, last * T_NR) - p * T_NR;
+        const int64_t last = t_imin(PANELS, p + PANEL_BLOCK), channels = t_imin(GROUPS * OC, last * T_NR) - p * T_NR;
         products(v, buf[1], sums, t1 - t0, p, last);
         for (int64_t t = t0; t < t1; t++) {
             if (odd[t - t0]) {
@@ -218,7 +219,7 @@ static void block(const struct call *c, const float *x, float *v, int64_t t0, in
     }
 }
 
-void k8ec2bba2f628(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k32d832a4d47d(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const float *x = (const float *)buf[0];

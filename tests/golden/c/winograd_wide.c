@@ -1,4 +1,4 @@
-/* Inputs of a 3x3 convolution of stride 1, transformed for Winograd's F(4x4, 3x3): [36][tile][TERMS], and for each tile whether
+/* Inputs of a 3x3 convolution of stride 1, transformed for Winograd's F(4x4, 3x3): [36][tile][GROUPS][TERMS], and for each tile whether
  * inputs are not finite, or so large that a transform might overflow.  Task: a tile. */
 #include "t_kernel.h"
 
@@ -9,7 +9,8 @@ struct call {
 
 #define OH 13
 #define OW 13
-#define OC 192
+#define GROUPS 1
+#define OC 192 /* of a group, as IC */
 #define IH 13
 #define IW 13
 #define IC 32
@@ -73,7 +74,7 @@ static int transform_in(const struct call *c, const float *x, float *v, int64_t 
     const int64_t v_step = V_STEP; /* read once, as stores might change what it is made of */
     const float *image = x + at.n * 5408;
     f32v squares = {0};
-    for (int64_t part = 0; part < PARTS; part++, v += IC) {
+    for (int64_t piece = 0; piece < GROUPS * PARTS; piece++, v += IC) { /* a part of a group's channels */
         const int64_t h = at.h - 1, w = at.w - 1;
         const int64_t from = h * 416 + w * 32;
         if (h >= 0 && w >= 0 && h + 6 <= IH && w + 6 <= IW) {
@@ -89,14 +90,14 @@ static int transform_in(const struct call *c, const float *x, float *v, int64_t 
     return !t_hall_bool((i32v)(squares <= LARGEST));
 }
 
-void kb95a68e46937(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k87ff0912342d(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const float *x = (const float *)buf[0];
     float *v = buf[1];
     uint8_t *odd = buf[2];
     (void)scratch;
-    for (int64_t t = begin; t < end; t++) odd[t] = transform_in(c, x, v + t * TERMS, t);
+    for (int64_t t = begin; t < end; t++) odd[t] = transform_in(c, x, v + t * (GROUPS * TERMS), t);
 }
 
 /* c[m][n] = epilogue(sum over k of a[m][k] * b[k][n]), b in panels [ceil(N / T_NR)][K][T_NR], zero padded.
@@ -197,7 +198,8 @@ struct call {
 
 #define OH 13
 #define OW 13
-#define OC 192
+#define GROUPS 1
+#define OC 192 /* of a group, as IC */
 #define IH 13
 #define IW 13
 #define IC 32
@@ -280,7 +282,7 @@ static __attribute__((noinline)) void sum_plainly(const struct call *c, const fl
     }
 }
 
-void k4d0199877b39(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k70030305d3ad(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const float *x = (const float *)buf[0], *sums = buf[1];
@@ -288,9 +290,9 @@ void k4d0199877b39(void *const *buf, const int64_t *dim, void *scratch, int64_t 
     (void)scratch;
     for (int64_t t = begin; t < end; t++) {
         if (odd[t]) {
-            sum_plainly(c, x, buf[3], t, 0, OC);
+            sum_plainly(c, x, buf[3], t, 0, GROUPS * OC);
         } else {
-            transform_out(c, sums + t * WIDE, t, 0, OC);
+            transform_out(c, sums + t * WIDE, t, 0, GROUPS * OC);
         }
     }
 }

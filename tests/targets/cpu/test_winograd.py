@@ -29,12 +29,13 @@ def program(
     known: bool = True,
     stride: int = 1,
     pad: int = 1,
+    groups: int = 1,
 ) -> Program:
     """A convolution of images of size x size; `known`: whether the compiler knows how many."""
     m = Maker()
     compiler = compiler or compilers()[0]
     x = m.input(images if known else "images", channels, size, size, layout=LAST)
-    plain = {"strides": (stride,) * 2, "dilations": (1, 1), "group": 1, "pads": (const(pad),) * 4}
+    plain = {"strides": (stride,) * 2, "dilations": (1, 1), "group": groups, "pads": (const(pad),) * 4}
     y = m.add("Conv", x, m.constant(filters), layout=LAST, **plain)
     return Program(m.output(y), {"images": images}, Machine(native_lanes(), kind_of(compiler), slack=slack), compiler)
 
@@ -68,20 +69,30 @@ def test_transforms_are_exact(form: Form) -> None:
 
 
 @pytest.mark.parametrize(
-    ("taps", "stride", "pad", "count", "size"),
-    [(5, 1, 2, 48, 13), (5, 2, 1, 48, 26), (5, 2, 2, WIDE, 19), (4, 2, 0, 48, 25), (6, 1, 3, 48, 13)],
+    ("taps", "stride", "pad", "groups", "count", "size"),
+    [
+        (5, 1, 2, 1, 48, 13),
+        (5, 2, 1, 1, WIDE, 19),
+        (4, 2, 0, 1, 48, 25),
+        (6, 1, 3, 1, 48, 13),
+        (5, 1, 1, 2, 96, 15),
+        (3, 1, 1, 2, 384, 9),
+        (3, 1, 1, 3, 144, 13),
+    ],
 )
-def test_larger_kernels_are_sums_of_3x3_ones(taps: int, stride: int, pad: int, count: int, size: int) -> None:
+def test_larger_kernels_and_groups(taps: int, stride: int, pad: int, groups: int, count: int, size: int) -> None:
     """Also where inputs are not finite, which no output reads by the zeros that fill a part up."""
     rng = np.random.default_rng(17)
-    filters, x = random(rng, (count, 64, taps, taps)) / np.float32(8 * taps), random(rng, (2, 64, size, size))
+    filters, x = random(rng, (count, 64, taps, taps)) / np.float32(8 * taps), random(rng, (2, 64 * groups, size, size))
     filters[:, 3] = 1
     x[1, 3, 5, 6] = np.inf
-    made = program(64, filters, size, ALL, 2, stride=stride, pad=pad)
+    made = program(64 * groups, filters, size, ALL, 2, stride=stride, pad=pad, groups=groups)
     assert isinstance(made.kernels[-1], ResultsKernel) or native_lanes() < 8
-    found, expected = made.run(x)[0], convolved(x, filters, stride, pad)
-    np.testing.assert_array_equal(found[~np.isfinite(expected)], np.inf)
+    found = made.run(x)[0]
+    parts = zip(np.split(x, groups, axis=1), np.split(filters, groups), strict=True)
+    expected = np.concatenate([convolved(some, own, stride, pad) for some, own in parts], axis=1)
     finite = np.isfinite(expected)
+    np.testing.assert_array_equal(found[~finite], np.inf)
     assert not finite.all() and finite[1].any()
     np.testing.assert_allclose(found[finite], expected[finite], rtol=0, atol=1e-5 * np.abs(expected[finite]).max())
 

@@ -179,14 +179,14 @@ class Parts:
         taps, stride = size.kernel[0], size.stride[0]
         if size.kernel != (taps, taps) or size.stride != (stride, stride) or size.dilation != (1, 1):
             return None
-        if size.groups > 1 or size.planes is not None:
+        if size.planes is not None:
             return None
         if (taps, stride) == (3, 1):
             return cls(1, 1, 3)
         return cls(2, stride, 3 if stride == 1 else 1) if 4 <= taps <= 6 and stride <= 2 else None
 
     def terms(self, size: Geometry) -> int:
-        """Channels of all parts, which products sum over."""
+        """Channels of a group in all parts, which products sum over."""
         return self.side**2 * size.ic
 
     def cut(self, filters: Array) -> Array:
@@ -203,7 +203,8 @@ class TilesKernel(HeavyKernel):
     """What kernels over tiles of outputs have in common.
 
     Attributes:
-        size: sizes of the convolution; channels are multiples of the lanes.
+        size: sizes of the convolution; channels of a group are multiples of the lanes, and where there are several
+            groups, those of the output are multiples of a panel's columns.
         parts: the 3x3 convolutions that it is the sum of.
         form: how many outputs a tile has.
         x: the input, stepping along images, rows and pixels.
@@ -218,7 +219,7 @@ class TilesKernel(HeavyKernel):
 
     @property
     def terms(self) -> int:
-        """Channels of the transformed inputs."""
+        """Channels that a product sums over."""
         return self.parts.terms(self.size)
 
     @property
@@ -234,13 +235,18 @@ class TilesKernel(HeavyKernel):
     @property
     def wide(self) -> int:
         """Channels of a tile's sums."""
-        return -(-self.size.oc // self.tile.columns) * self.tile.columns
+        return self.size.groups * self.panels * self.tile.columns
+
+    @property
+    def panels(self) -> int:
+        """Panels of a group."""
+        return -(-self.size.oc // self.tile.columns)
 
     @property
     def steps(self) -> tuple[Expr, Expr]:
         """Elements from one point to the next, of transformed inputs and of sums; no power of two, so that the points
         of a tile lie in different sets of the caches."""
-        return self.beside * self.terms + 16, self.beside * self.wide + 16
+        return self.beside * (self.size.groups * self.terms) + 16, self.beside * self.wide + 16
 
 
 @dataclass(frozen=True)
@@ -248,7 +254,7 @@ class InputsKernel(TilesKernel):
     """Inputs of all tiles, transformed. A task is a tile.
 
     Attributes:
-        v: buffer of the transformed inputs, [point][tile][part][ic].
+        v: buffer of the transformed inputs, [point][tile][group][part][ic].
         odd: buffer of bytes that say whether a tile's outputs have to be plain sums.
     """
 
@@ -306,7 +312,7 @@ class WinogradKernel(ResultsKernel):
     goes through all steps, so that transformed values stay in L2.
 
     Attributes:
-        w: buffer of the transformed weights, [point][panel][part][ic][columns].
+        w: buffer of the transformed weights, [point][group][panel][part][ic][columns].
         block: the most tiles that go through all steps together.
         strips: the fewest tiles that are a task are those of a strip.
         panel_block: panels that are multiplied before they are transformed back.
@@ -370,6 +376,8 @@ def choose_forms(size: Geometry, w: Value, machine: Machine, rate: int = 1) -> l
         return []
     least, terms = max(machine.slack, size.taps * size.ic), parts.terms(size)
     allowed = [f for f in FORMS if f.roundings(terms) <= least]
+    if size.groups > 1 and any(size.oc % f.choose_tile(machine, size).columns for f in allowed):
+        return []
 
     def choose(images: int) -> tuple[Form | None, bool]:
         some = replace(size, images=const(images))
@@ -393,21 +401,21 @@ def _is_moderate(w: Value) -> bool:
 
 def _weights(form: Form, size: Geometry, terms: int) -> int:
     """Bytes of transformed weights."""
-    return 4 * form.points**2 * terms * size.oc
+    return 4 * form.points**2 * terms * size.groups * size.oc
 
 
 def _cycles(form: Form, size: Geometry, terms: int, lanes: int) -> float:
     """Time of a core, for comparisons."""
-    vectors, points, tiles = size.oc // lanes, form.points**2, as_int(form.tiles(size)) or 0
+    vectors, points, tiles = size.groups * size.oc // lanes, form.points**2, as_int(form.tiles(size)) or 0
     products = PLAIN_CYCLES * points * tiles * terms * vectors
-    transforms = TRANSFORM_CYCLES * points * tiles * (terms // lanes + vectors)
+    transforms = TRANSFORM_CYCLES * points * tiles * (size.groups * terms // lanes + vectors)
     return max(products, _weights(form, size, terms) / BYTES_A_CYCLE) + transforms
 
 
 def _plain_cycles(size: Geometry, lanes: int) -> float:
     pixels = math.prod(as_int(e) or 0 for e in (size.images, size.oh, size.ow))
-    products = PLAIN_CYCLES * size.taps * pixels * size.ic * (size.oc // lanes)
-    return max(products, 4 * size.taps * size.ic * size.oc / BYTES_A_CYCLE)
+    products = PLAIN_CYCLES * size.taps * pixels * size.ic * (size.groups * size.oc // lanes)
+    return max(products, 4 * size.taps * size.ic * size.groups * size.oc / BYTES_A_CYCLE)
 
 
 def lower_winograd(
@@ -463,7 +471,7 @@ def _with_results(
     """A kernel with the epilogue of the group."""
     size = fields["size"]
     raw = add_buffer(buffers, plain)
-    channel = axis("c", size.oc)
+    channel = axis("c", size.groups * size.oc)
     named = [axis(n, e) for n, e in (("n", size.images), ("h", size.oh), ("w", size.ow))]
     n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in named)
     stores = finish(group, node, accumulated(group, bias_of(node), channel), size.index(n, channel, h, v), buffers)
@@ -491,20 +499,20 @@ def _products(
     a, b = add_buffer(buffers, v), add_buffer(buffers, weights)
     to = add_buffer(buffers, sums, written=True)
     point, m, n = axis("p", points), axis("m", made.tiles), axis("c", size.oc)
-    panels = made.wide // tile.columns
-    blocks = Blocks(ceil_div(made.tiles, TILES_HIGH), const(panels))
+    group = axis("g", size.groups) if size.groups > 1 else const(0)
+    blocks, terms = Blocks(ceil_div(made.tiles, TILES_HIGH), const(made.panels)), made.terms
     return GemmKernel(
         buffers=tuple(buffers.list),
-        tasks=blocks.m * blocks.n * points,
+        tasks=blocks.m * blocks.n * (points * size.groups),
         flops=flops,
         nbytes=v.nbytes + weights.nbytes + sums.nbytes,
-        stores=(Store(to, point * sum_step + m * made.wide + n, acc("acc", F32)),),
-        batch=(point,),
+        stores=(Store(to, point * sum_step + m * made.wide + group * size.oc + n, acc("acc", F32)),),
+        batch=(point, group) if size.groups > 1 else (point,),
         m=m,
         n=n,
-        k=const(made.terms),
-        a=Strided(a, point * v_step, (const(made.terms),)),
-        b=Strided(b, point * (panels * made.terms * tile.columns), ()),
+        k=const(terms),
+        a=Strided(a, point * v_step + group * terms, (const(size.groups * terms),)),
+        b=Strided(b, (point * size.groups + group) * (made.panels * terms * tile.columns), ()),
         tile=tile,
         blocks=blocks,
         k_blocks=1,
@@ -521,8 +529,8 @@ def _block(form: Form, size: Geometry, terms: int, tile: Tile) -> int:
 
     def far(blocks: int) -> int:
         block = -(-count // blocks)
-        held = 4 * points * block * (terms + min(size.oc, wide))
-        inputs = 4 * points * count * terms * -(-size.oc // wide) if held > CACHE else 0
+        held = 4 * points * block * (size.groups * terms + min(size.groups * size.oc, wide))
+        inputs = 4 * points * count * terms * size.groups * -(-size.oc // wide) if held > CACHE else 0
         return weights * blocks * (weights > CACHE) + inputs
 
     least, most = -(-count // TILES_HIGH), max(1, count // TILES_LOW)
@@ -540,8 +548,8 @@ def _pack(w: Value, size: Geometry, parts: Parts, form: Form, tile: Tile) -> Pac
     def make(array: Array) -> list[Array]:
         g = np.array(form.weights, np.float64)
         transformed = np.einsum("ia,ocab,jb->ijco", g, parts.cut(array.astype(np.float64)), g)
-        return [panels(transformed.reshape(-1, terms, size.oc).astype(F32.numpy), tile.columns)]
+        return [panels(transformed.reshape(-1, terms, size.groups * size.oc).astype(F32.numpy), tile.columns)]
 
-    nbytes = form.points**2 * -(-size.oc // tile.columns) * tile.columns * terms * 4
+    nbytes = form.points**2 * size.groups * -(-size.oc // tile.columns) * tile.columns * terms * 4
     points = ", ".join(map(str, form.pairs))
     return Packed(w, f"{form.name} at {points}, {parts}, panels of {tile.columns}", make, nbytes, F32)
