@@ -46,7 +46,7 @@ ROOM = {2: 132, 3: 117, 4: 120, 6: 102, 8: 120}  # blocks of clusters of this si
 LINE_SUM_BYTES = 750.0  # as GROUP_SUM_BYTES where there is one line of tiles, which waits for the weights' bytes
 # Times the best that one of the choices for ranges of sizes takes, about, by the estimate: of usual numbers of rows and
 # of images, which count as several others. Each kernel more has to be compiled.
-NEAR_USUAL, USUAL = 1.02, 8.0
+NEAR_USUAL, USUAL = 1.001, 8.0
 USUAL_ROWS, USUAL_IMAGES = (128, 512, 1024, 4096, 8192), (1, 8, 32)
 NEAR_ROWS = 1.1  # of other numbers of rows
 NEAR_POWER, NEAR_IMAGES = 1.2, 1.4  # of other powers of two of images, and of others
