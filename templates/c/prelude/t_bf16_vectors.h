@@ -12,7 +12,7 @@
 
 #define T_PER (16 / TORSHC_LANES) /* vectors of a panel */
 #define T_FEW 4                    /* rows that only wait for their weights */
-#define T_AHEAD (T_NV == T_PER ? 1024 : 256) /* words, as measured: farther where the next panel follows at once */
+#define T_AHEAD (T_NV == T_PER ? 2048 : 256) /* words, as measured: farther where the next panel follows at once */
 
 /* Asks for what few rows read soon: a processor alone looks less far ahead. */
 T_FN void t_bf16_ahead(const int rows, const int vecs, const uint32_t *b, int64_t panel) {

@@ -12,7 +12,7 @@
 
 #define T_PER (16 / TORSHC_LANES) /* vectors of a panel */
 #define T_LINES (T_GROUP / 8)     /* words of a column in a group */
-#define T_AHEAD 1024              /* bytes of a panel, as in t_bf16_vectors.h */
+#define T_AHEAD (T_NV == T_PER ? 8192 : 2560) /* bytes of a panel, as measured; a quarter of its scales, see t_bf16_vectors.h */
 
 /* sum over k of a group, as floats. */
 static __attribute__((noinline)) f32v t_nibbles_plain(const float *x, const uint32_t *b) {
@@ -42,7 +42,7 @@ T_FN void t_nibbles_sums(const int rows, const int vecs, const int block, int gr
         const float *factors = scale + g * T_GROUP / block * 16;
         T_UNROLL for (int v = 0; v < vecs; v += T_PER) {
             for (int i = 0; i < T_LINES; i++) __builtin_prefetch(b + v / T_PER * panel + i * 16 + T_AHEAD / 4);
-            __builtin_prefetch(factors + v / T_PER * scales + T_AHEAD / 4);
+            __builtin_prefetch(factors + v / T_PER * scales + T_AHEAD / 16);
         }
         T_UNROLL for (int r = 0; r < rows; r++) {
             const struct t_digits *x = digits + r * groups;

@@ -20,7 +20,7 @@ GROUPS = (32, 16)  # terms that share a scale of their digits: no sum of theirs 
 WORD_COLUMNS = 16  # of a panel
 INSTRUCTIONS = ({"avx512vnni"}, {"avxvnni"})  # with either, on x86-64
 TASK_COLUMNS = 64  # of a tile, and of a task at the least: panels that are read beside each other
-ROW_COLUMNS = 32  # the same of one row by vectors of 16: two panels and their scales come faster from memory than four
+ROW_COLUMNS = 16  # the same of one row by vectors of 16: a panel at a time comes faster from memory than several
 TASKS = 16  # for each thread, so that none waits long for another
 
 
