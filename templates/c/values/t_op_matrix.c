@@ -3,15 +3,24 @@
 
 #include <math.h>
 
-/* Subtracts a multiple of another row of n numbers. */
-static void subtract(double *restrict row, double times, const double *restrict other, int64_t n) {
-    for (int64_t j = 0; j < n; j++)
-        row[j] -= times * other[j];
+enum { BLOCK = 8 }; /* columns that are computed together; rows are whole blocks */
+typedef double t_columns __attribute__((vector_size(8 * BLOCK), aligned(8)));
+
+static int64_t blocks(int64_t columns) { return (columns + BLOCK - 1) / BLOCK * BLOCK; }
+
+/* Subtracts multiples of row k of a[n, width], `times` for each, from the rows behind it, from column k + 1 on. What is left of
+ * that is no longer read. */
+static void subtract_row(double *a, int64_t n, int64_t width, int64_t k, const double *times) {
+    for (int64_t j = (k + 1) / BLOCK * BLOCK; j < width; j += BLOCK) {
+        const t_columns row = *(t_columns *)(a + k * width + j);
+        for (int64_t i = k + 1; i < n; i++)
+            *(t_columns *)(a + i * width + j) -= times[i] * row;
+    }
 }
 
 /* Makes the first n columns of a[n, width] upper triangular by subtracting rows, the largest pivot of each column
  * first. Gives 0 where a column has no pivot, else 1; the determinant of the columns in any case. */
-static int eliminate(double *a, int64_t n, int64_t width, double *determinant) {
+static int eliminate(double *a, int64_t n, int64_t width, double *times, double *determinant) {
     *determinant = 1;
     for (int64_t k = 0; k < n; k++) {
         int64_t top = k;
@@ -28,7 +37,8 @@ static int eliminate(double *a, int64_t n, int64_t width, double *determinant) {
         if (pivot == 0)
             return 0;
         for (int64_t i = k + 1; i < n; i++)
-            subtract(a + i * width + k, a[i * width + k] / pivot, a + k * width + k, width - k);
+            times[i] = a[i * width + k] / pivot;
+        subtract_row(a, n, width, k, times);
     }
     return 1;
 }
@@ -68,27 +78,30 @@ int t_op_determinant(t_frame *f, const t_value *const *in, t_value *const *out, 
         return status;
     if ((status = t_make(f, out[0], x->dtype, x->ndim - 2, x->shape)))
         return status;
-    if (!(a = t_scratch(f, n * n * (int64_t)sizeof *a)))
+    const int64_t width = blocks(n);
+    if (!(a = t_scratch(f, n * (width + 1) * (int64_t)sizeof *a)))
         return TORSHC_E_MEMORY;
     for (int64_t m = 0; m < many; m++) {
-        for (int64_t i = 0; i < n * n; i++)
-            a[i] = number(x, m * n * n + i);
-        eliminate(a, n, n, &determinant);
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = 0; j < width; j++)
+                a[i * width + j] = j < n ? number(x, (m * n + i) * n + j) : 0;
+        eliminate(a, n, width, a + n * width, &determinant);
         put(out[0], m, determinant);
     }
     t_scratch_free(a);
     return TORSHC_OK;
 }
 
-/* From [u | b] with u[n, n] upper triangular to [. | inverse of u times b]. */
-static void substitute(double *a, int64_t n) {
-    for (int64_t i = n; i-- > 0;) {
-        double *row = a + i * 2 * n;
-        for (int64_t k = i + 1; k < n; k++)
-            subtract(row + n, row[k], a + k * 2 * n + n, n);
-        for (int64_t j = n; j < 2 * n; j++)
-            row[j] /= row[i];
-    }
+/* From [u | b] with u[n, n] upper triangular, and b from column `half` on, to [. | inverse of u times b]. */
+static void substitute(double *a, int64_t n, int64_t half) {
+    const int64_t width = 2 * half;
+    for (int64_t i = n; i-- > 0;)
+        for (int64_t j = half; j < width; j += BLOCK) {
+            t_columns row = *(t_columns *)(a + i * width + j);
+            for (int64_t k = i + 1; k < n; k++)
+                row -= a[i * width + k] * *(t_columns *)(a + k * width + j);
+            *(t_columns *)(a + i * width + j) = row / a[i * width + i];
+        }
 }
 
 /* x[..., n, n] of f32 or f64 -> the inverses. */
@@ -103,22 +116,23 @@ int t_op_inverse(t_frame *f, const t_value *const *in, t_value *const *out, cons
         return status;
     if ((status = t_make(f, out[0], x->dtype, x->ndim, x->shape)))
         return status;
-    if (!(a = t_scratch(f, 2 * n * n * (int64_t)sizeof *a)))
+    const int64_t half = blocks(n), width = 2 * half;
+    if (!(a = t_scratch(f, n * (width + 1) * (int64_t)sizeof *a)))
         return TORSHC_E_MEMORY;
     for (int64_t m = 0; m < many; m++) {
         for (int64_t i = 0; i < n; i++)
-            for (int64_t j = 0; j < n; j++) {
-                a[i * 2 * n + j] = number(x, (m * n + i) * n + j);
-                a[i * 2 * n + n + j] = i == j;
+            for (int64_t j = 0; j < half; j++) {
+                a[i * width + j] = j < n ? number(x, (m * n + i) * n + j) : 0;
+                a[i * width + half + j] = i == j;
             }
-        if (!eliminate(a, n, 2 * n, &determinant)) {
+        if (!eliminate(a, n, width, a + n * width, &determinant)) {
             status = t_fail(TORSHC_E_VALUE, "matrix %lld has no inverse", (long long)m);
             break;
         }
-        substitute(a, n);
+        substitute(a, n, half);
         for (int64_t i = 0; i < n; i++)
             for (int64_t j = 0; j < n; j++)
-                put(out[0], (m * n + i) * n + j, a[i * 2 * n + n + j]);
+                put(out[0], (m * n + i) * n + j, a[i * width + half + j]);
     }
     t_scratch_free(a);
     return status;

@@ -406,24 +406,18 @@ static float number_or(const t_value *x, float fallback) {
 
 typedef struct {
     int64_t limit, count; /* boxes wanted; boxes there */
+    int center;           /* whether boxes are given by their centres */
     float ratio;
-    t_box *boxes;
-    uint64_t *keys;        /* of scores, the greatest first */
-    int64_t *place, *heap; /* of what passed the threshold */
+    t_box *chosen;
+    uint64_t *heap; /* of what passed the threshold: the key of its score, the greatest first, above its number */
 } t_suppression;
 
-/* Whether item a comes before b: by its key, and of equal ones by its number. */
-static int precedes(const uint64_t *keys, int64_t a, int64_t b) {
-    return keys[a] < keys[b] || (keys[a] == keys[b] && a < b);
-}
-
 /* Moves the item at a place of a heap down, behind those that come before it. */
-static void sift(int64_t *heap, int64_t n, int64_t at, const uint64_t *keys) {
-    const int64_t item = heap[at];
+static void sift(uint64_t *heap, int64_t n, int64_t at) {
+    const uint64_t item = heap[at];
     for (int64_t child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && precedes(keys, heap[child + 1], heap[child]))
-            child++;
-        if (precedes(keys, item, heap[child]))
+        child += child + 1 < n && heap[child + 1] < heap[child];
+        if (item < heap[child])
             break;
         heap[at] = heap[child];
     }
@@ -431,44 +425,43 @@ static void sift(int64_t *heap, int64_t n, int64_t at, const uint64_t *keys) {
 }
 
 /* Selects boxes of one class from the best on; `found[3 * k + 2]` becomes the place of the k-th. */
-static int64_t suppress(const t_suppression *s, int64_t passed, int64_t *found) {
-    int64_t chosen = 0, *heap = s->heap; /* a heap, since few boxes are looked at where the limit is low */
-    for (int64_t k = 0; k < passed; k++)
-        heap[k] = k;
+static int64_t suppress(const t_suppression *s, const float *boxes, int64_t passed, int64_t *found) {
+    int64_t chosen = 0; /* of a heap, since few boxes are looked at where the limit is low */
     for (int64_t k = passed / 2 - 1; k >= 0; k--)
-        sift(heap, passed, k, s->keys);
+        sift(s->heap, passed, k);
     for (int64_t left = passed; left > 0 && chosen < s->limit;) {
-        const int64_t box = s->place[heap[0]];
+        const int64_t place = (int64_t)(uint32_t)s->heap[0];
+        const t_box box = box_of(boxes + 4 * place, s->center);
         int64_t other = 0;
-        heap[0] = heap[--left];
-        sift(heap, left, 0, s->keys);
-        while (other < chosen && !suppresses(&s->boxes[box], &s->boxes[found[3 * other + 2]], s->ratio))
+        s->heap[0] = s->heap[--left];
+        sift(s->heap, left, 0);
+        while (other < chosen && !suppresses(&box, &s->chosen[other], s->ratio))
             other++;
-        if (other == chosen)
-            found[3 * chosen++ + 2] = box;
+        if (other == chosen) {
+            s->chosen[chosen] = box;
+            found[3 * chosen++ + 2] = place;
+        }
     }
     return chosen;
 }
 
 /* All classes of all batches. Returns how many rows of (batch, class, box) it has written to `found`. */
-static int64_t suppress_all(const t_value *boxes, const t_value *scores, const t_value *threshold, int center,
+static int64_t suppress_all(const t_value *boxes, const t_value *scores, const t_value *threshold,
                             const t_suppression *s, int64_t *found) {
     const int64_t classes = scores->shape[1];
     const int is_limited = threshold && t_count(threshold) > 0;
     const float least = number_or(threshold, 0);
     int64_t total = 0;
     for (int64_t batch = 0; batch < scores->shape[0]; batch++) {
-        for (int64_t i = 0; i < s->count; i++)
-            s->boxes[i] = box_of((const float *)boxes->data + (batch * s->count + i) * 4, center);
         for (int64_t kind = 0; kind < classes; kind++) {
             const float *from = (const float *)scores->data + (batch * classes + kind) * s->count;
             int64_t passed = 0;
-            for (int64_t i = 0; i < s->count; i++) {
-                s->keys[passed] = ~key_of(from, i, (torshc_dtype){TORSHC_FLOAT, 32, 1});
-                s->place[passed] = i;
+            for (int64_t i = 0; i < s->count; i++) { /* no NaN passes, so that keys have 32 bits */
+                s->heap[passed] = ~key_of(from, i, (torshc_dtype){TORSHC_FLOAT, 32, 1}) << 32 | (uint64_t)i;
                 passed += is_limited ? from[i] > least : from[i] == from[i];
             }
-            const int64_t chosen = suppress(s, passed, found + 3 * total);
+            const float *of_batch = (const float *)boxes->data + batch * s->count * 4;
+            const int64_t chosen = suppress(s, of_batch, passed, found + 3 * total);
             for (int64_t k = 0; k < chosen; k++, total++) {
                 found[3 * total] = batch;
                 found[3 * total + 1] = kind;
@@ -488,29 +481,27 @@ int t_op_non_max_suppression(t_frame *f, const t_value *const *in, t_value *cons
     const int64_t count = boxes->shape[1], wanted = limit && t_count(limit) > 0 ? t_at(limit, 0) : 0;
     const int64_t most = wanted < 0 ? 0 : wanted < count ? wanted : count;
     const t_value bound = {.shape = {scores->shape[0], scores->shape[1], most, 3 * (int64_t)sizeof(int64_t)}};
-    const int64_t each = (int64_t)(sizeof(t_box) + 2 * sizeof(int64_t) + sizeof(uint64_t));
     const int64_t bytes = most ? extent(&bound, 0, 4) : 0;
     if (!bytes)
         return t_make(f, out[0], T_I64, 2, (const int64_t[]){0, 3});
-    if (bytes > T_BYTES_MAX)
-        return t_fail(TORSHC_E_SIZE, "NonMaxSuppression needs more than 2^47 bytes");
-    int64_t *found = t_scratch(f, bytes), *place = found ? t_scratch(f, count * each) : NULL;
+    if (bytes > T_BYTES_MAX || count > UINT32_MAX)
+        return t_fail(TORSHC_E_SIZE, "NonMaxSuppression needs more than 2^47 bytes, or has 2^32 boxes");
+    int64_t *found = t_scratch(f, bytes);
+    uint64_t *heap = found ? t_scratch(f, (count + 1) * (int64_t)sizeof *heap + most * (int64_t)sizeof(t_box)) : NULL;
     int status = TORSHC_E_MEMORY;
-    if (place) {
-        uint64_t *const keys = (uint64_t *)(place + 2 * count);
+    if (heap) {
         const t_suppression s = {.limit = most,
                                  .count = count,
+                                 .center = n[0] != 0,
                                  .ratio = number_or(in[3], 0),
-                                 .boxes = (t_box *)(keys + count),
-                                 .keys = keys,
-                                 .place = place,
-                                 .heap = place + count};
-        const int64_t total = suppress_all(boxes, scores, in[4], n[0] != 0, &s, found);
+                                 .chosen = (t_box *)(void *)(heap + count + 1),
+                                 .heap = heap};
+        const int64_t total = suppress_all(boxes, scores, in[4], &s, found);
         status = t_make(f, out[0], T_I64, 2, (const int64_t[]){total, 3});
         if (!status)
             put(out[0]->data, found, total * 3 * (int64_t)sizeof(int64_t));
     }
-    t_scratch_free(place);
+    t_scratch_free(heap);
     t_scratch_free(found);
     return status;
 }
