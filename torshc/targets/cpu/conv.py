@@ -26,6 +26,8 @@ from ...kernels.heavy import (
     is_finite,
     join_stores,
     plain,
+    strided_operand,
+    temporary,
     traffic,
 )
 from ...kernels.lower import first_of
@@ -195,6 +197,8 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
         return lower_first(group, node, size, storage, machine)
     if halves and (of_few := lower_picture(group, node, size, storage, machine)) is not None:
         return [of_few]
+    if is_bytes(node) and _wastes_words(size) and not _on_tiles(size, machine):
+        return _lower_rows(group, node, size, storage, machine)
     element, before = channels_last(x, size, group, storage)
     if floats and not known and size.depthwise and not (first and size.planes is None):
         return lower_generic(group, storage)
@@ -216,8 +220,7 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
         return [*before, *made]
     if halves:
         return [*before, lower_halves(group, node, size, element, storage, machine)]
-    count = as_int(size.stack * size.oh * size.ow)
-    if is_bytes(node) and size.groups == 1 and size.planes is None and Int8AmxKernel.suits(machine, count):
+    if is_bytes(node) and _on_tiles(size, machine):
         return [*before, _lower_bytes(group, node, size, element, storage, machine)]
     return [*before, *lower_direct(group, node, size, element, plain_phases(size), storage, machine)]
 
@@ -270,6 +273,53 @@ def _as_product(
         halves=is_halves(node),
     )
     return lower_product(group, node, wanted, storage, machine)
+
+
+def _on_tiles(size: Geometry, machine: Machine) -> bool:
+    """Whether a convolution of bytes is a product by tiles."""
+    count = as_int(size.stack * size.oh * size.ow)
+    return size.groups == 1 and size.planes is None and Int8AmxKernel.suits(machine, count)
+
+
+def _wastes_words(size: Geometry) -> bool:
+    """Whether taps of few channels, each of which begins a word of four bytes, are to be rows of the kernel."""
+    plain = size.groups == 1 and size.planes is None and size.dilation[1] == 1
+    return plain and size.kernel[1] > 1 and size.ic <= FEW_CHANNELS and size.ic % QUAD != 0
+
+
+def _lower_rows(
+    group: Group, node: Node, size: Geometry, storage: Mapping[Value, Storage], machine: Machine
+) -> list[Kernel]:
+    """A convolution of bytes of few channels whose taps are rows of the kernel: what one reads follows in memory.
+
+    The image is copied to rows with their margins. Bytes up to the last whole word of a row have weights 0.
+    """
+    x, ic, left = node.operands[0], size.ic, size.pad[1]
+    wide = (size.ow - 1) * size.stride[1] + size.kernel[1]
+    to = Temporary("padded", group.id, size.images * size.ih * wide * ic + QUAD)
+    read = [*size.axes(inside=True), axis("c", ic)]
+    lies = strided_operand(Buffers(storage).resolve(load(x, size.index(read[0], read[3], *read[1:3]), U8)), read)
+    joined = lies is not None and as_int(lies.steps[2]) == ic and as_int(lies.steps[3]) == 1
+    axes = [axis("n", size.images), axis("h", size.ih)]
+    axes += [axis("w", wide * ic)] if joined else [axis("w", wide), axis("c", ic)]
+    n, h, w, *c = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
+
+    def source(buffers: Buffers) -> Expr:
+        edge, first = bias_of(node), left * ic if joined else left
+        outside = const(0, U8) if edge is None else buffers.resolve(load(edge, (), U8))
+        inside = (w >= first) & (w < first + (size.iw * ic if joined else size.iw))
+        if not joined:
+            return select(inside, buffers.resolve(load(x, size.index(n, c[0], h, w - left), U8)), outside)
+        row = buffers.resolve(load(x, size.index(n, const(0), h, const(0)), U8))
+        return select(inside, load(row.data, (row.args[0] + w - first,), U8), outside)
+
+    def element(buffers: Buffers, n: Expr, c: Expr, h: Expr, w: Expr) -> Expr:
+        return temporary(add_buffer(buffers, to, dtype=U8), ((n * size.ih + h) * wide + w) * ic + c, U8)
+
+    depth = -(-size.kernel[1] * ic // QUAD) * QUAD
+    rows = replace(size, ic=depth, iw=wide, kernel=(size.kernel[0], 1), pad=(size.pad[0], const(0)))
+    direct = lower_direct(group, node, rows, element, plain_phases(rows), storage, machine)
+    return [copy_kernel(source, axes, storage, to, U8), *direct]
 
 
 def _lower_bytes(
@@ -456,7 +506,9 @@ def pack_weights(w: Value, size: Geometry, phases: Sequence[Phase], tile: Tile, 
 
     def make(array: Array) -> Iterator[Array]:
         floats = array.astype(F32.numpy) if w.dtype is BF16 else array
-        kernel = floats.reshape(array.shape[0], array.shape[1], *size.extents)
+        if not transposed and array.shape[1] != size.ic:  # whose channels are those of a row of the kernel
+            floats = _channels_of_rows(floats, size)
+        kernel = floats.reshape(array.shape[0], -1, *size.extents)
         return (_pack_phase(kernel, size, t, tile, transposed) for t in taps if t)
 
     columns = -(-size.oc // tile.columns) * tile.columns
@@ -464,6 +516,16 @@ def pack_weights(w: Value, size: Geometry, phases: Sequence[Phase], tile: Tile, 
     count = sum(map(len, taps)) * size.groups * depth * columns
     how = f"taps {taps} of {size.groups} groups, panels of {tile.columns}{', transposed' if transposed else ''}"
     return Packed(w, how, make, count * 4, kind)
+
+
+def _channels_of_rows(array: Array, size: Geometry) -> Array:
+    """Weights [O, I, rows, columns] as [O, columns * I and zeros, rows]."""
+    rows = (
+        array.reshape(size.oc, array.shape[1], size.kernel[0], -1)
+        .transpose(0, 3, 1, 2)
+        .reshape(size.oc, -1, size.kernel[0])
+    )
+    return np.pad(rows, ((0, 0), (0, size.ic - rows.shape[1]), (0, 0)))
 
 
 def _pack_at_run_time(
