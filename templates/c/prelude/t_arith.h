@@ -185,6 +185,10 @@ T_FN u8v t_whole_f32_u8(f32v x, int32_t zero) { return T_CONV(t_nearest_f32_(t_w
 /* The same less zero, as a float: of numbers so small the addition rounds to nearest even, and leaves no zero negative. */
 T_FN f32v t_level_f32(f32v x, int32_t zero) { return (t_within_f32_(x, zero) + 0x1.8p23f) - 0x1.8p23f; }
 T_FN i8v t_whole_f32_i8(f32v x) { return T_CONV(t_nearest_f32_(t_clamp_f32_(x, -128, 127)), i8); }
+/* The same of i8 plus zero, where NaN and what is below are the least number. */
+T_FN i8v t_limited_f32_i8(f32v x, int32_t zero) {
+    return T_CONV(t_nearest_f32_(t_within_f32_(x, 128 + zero)) + zero, i8);
+}
 #endif
 
 /* ---- remainders, for which those of f32 compute in f64 ---------------------------------- */

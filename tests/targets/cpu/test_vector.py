@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.support.seeded import seeded
-from torshc.expr import DTYPES, F32, I32, U8, const
+from torshc.expr import DTYPES, F32, I8, I32, U8, const
 from torshc.kernels.machine import Machine
 
 from ...support.kernels import Maker, random
@@ -183,6 +183,22 @@ def test_limits_come_before_rounding(lanes: int, compiler: str) -> None:
         limits = np.iinfo(dtype.numpy)
         wanted = np.clip(np.rint(x) + np.float32(zero), limits.min, limits.max)
         np.testing.assert_array_equal(program.run(x)[0], np.where(np.isnan(x), 0, wanted))
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+def test_least_numbers_of_i8_come_before_rounding(lanes: int, compiler: str) -> None:
+    """QuantizeLinear makes NaN the least number, which a Cast makes 0."""
+    x = np.array(
+        [-0.5, 1.5, 2.5, -127.5, -128.5, -131, 124.5, 126.5, 127.5, 3e9, -3e9, np.nan, np.inf, -np.inf], np.float32
+    )
+    for zero in (0, 3, -128):
+        m = Maker()
+        scale, point = m.constant(np.array(1, np.float32)), m.constant(np.array(zero, np.int8))
+        y = m.add("QuantizeLinear", m.input(len(x)), scale, point, to=I8)
+        program = Program(m.output(y), machine=Machine(lanes=lanes, compiler=kind_of(compiler)), compiler=compiler)
+        assert "t_limited_f32_i8" in "".join(sources(program))
+        wanted = np.where(np.isnan(x), -128, np.clip(np.rint(x) + np.float32(zero), -128, 127))
+        np.testing.assert_array_equal(program.run(x)[0], wanted)
 
 
 @pytest.mark.parametrize(("lanes", "compiler"), MACHINES)

@@ -67,13 +67,28 @@ def _rounded(e: Expr) -> tuple[Expr, int] | None:
     """What is rounded, and what is added to that, of a byte that is a whole number, as of a quantised tensor."""
     if e.op != "cast" or e.dtype not in (U8, I8) or e.args[0].dtype is not F32:
         return None
-    number, zero = e.args[0], 0
+    found = _added_to_round(e.args[0])
+    return found if found is not None and (e.dtype is U8 or found[1] == 0) else None
+
+
+def _added_to_round(number: Expr) -> tuple[Expr, int] | None:
+    """What is rounded in a number, and the whole number that is added to that."""
+    zero = 0
     if number.op == "add" and number.args[1].op == "const":
         value = number.args[1].data
         if not (isinstance(value, int | float) and abs(value) < 256 and value == int(value)):
             return None
         number, zero = number.args[0], int(value)
-    return (number.args[0], zero) if number.op == "round" and (e.dtype is U8 or zero == 0) else None
+    return (number.args[0], zero) if number.op == "round" else None
+
+
+def _limited(e: Expr) -> tuple[Expr, int] | None:
+    """The same of an i8, to which what is below its least number, and NaN, have been made that number before."""
+    if e.op != "cast" or e.dtype is not I8 or e.args[0].dtype is not F32 or e.args[0].op != "select":
+        return None
+    test, number, low = e.args[0].args
+    is_limit = test.op == "gt" and test.args == (number, low) and low.op == "const" and low.data == -128
+    return _added_to_round(number) if is_limit else None
 
 
 def _level(e: Expr) -> tuple[Expr, Expr, int] | None:
@@ -245,6 +260,8 @@ class Block(StatementPrinter):
         if (whole := _rounded(e)) is not None:
             zero = f", {whole[1]}" if e.dtype is U8 else ""
             return f"t_whole_f32_{compute}({(yield whole[0], VALUE)}{zero})"
+        if (limited := _limited(e)) is not None:
+            return f"t_limited_f32_i8({(yield limited[0], VALUE)}, {limited[1]})"
         args = []
         for a in e.args:
             args.append((yield a, VALUE))
