@@ -86,9 +86,12 @@ def test_folded_pictures_are_made_again_of_an_input() -> None:
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("images", [1, 2])
-def test_what_slopes_alone_read_is_never_stored(images: int) -> None:
-    """In any training step: a slope reads the image of which its operand was made, where that is one."""
+@pytest.mark.parametrize(("images", "asked"), [(1, False), (2, False), (1, True)])
+def test_what_slopes_alone_read_is_never_stored(images: int, asked: bool) -> None:
+    """In any training step: a slope reads the image of which its operand was made, where that is one.
+
+    Where a step asks for it, what follows from that operand is computed again of the same image.
+    """
     m = Model()
     image, weights = m.input(4, 16, 32, 32), m.input(16, 16, 1, 1)
     z = m("Conv", image, weights, **FORM)
@@ -102,9 +105,11 @@ def test_what_slopes_alone_read_is_never_stored(images: int) -> None:
     fed = random_inputs(graph)
     before = run_graph(graph, fed)
     assert not run_one("recompute_activations", graph, OPTIONS)
+    graph.recomputes = asked
     training = dataclasses.replace(OPTIONS, train=Path("step.yaml"))
     assert run_one("recompute_activations", graph, training) == (images == 1)
     verify(graph, "recompute_activations")
+    assert names(graph).count("Clip") == 1 + asked
     for a_, b in zip(run_graph(graph, fed), before, strict=True):
         np.testing.assert_array_equal(a_, b)
     stored = {v for g in make_plan(finalise(graph, Policy.of())).groups for v in g.outputs}

@@ -51,7 +51,7 @@ def recompute_activations(graph: Graph, options: CompileOptions) -> bool:
     kept, free = Kept(graph, graph.outputs[0].producer), set[Value]()
     chains = dict[Value, Sequence[Node]]()
     for v in kept.values:
-        chain = _Chain(v, kept.late, chains, _LEAST if graph.bound is None else kept.least).find()
+        chain = _Chain(v, kept.late, chains, free, _LEAST if graph.bound is None else kept.least).find()
         if chain and _costs_nothing(v, chain, kept.users[v]):
             free.add(v)
         if chain and (asked or v in free):
@@ -76,12 +76,14 @@ class _Chain:
         value: what they make.
         late: nodes of the backward pass that read each value.
         again: activations that are computed again.
+        free: those of them that nobody stores, so that what follows from them is computed of what they follow from.
         least: elements of an activation that is worth a kernel more.
     """
 
     value: Value
     late: Mapping[Value, Sequence[Node]]
     again: Collection[Value]
+    free: Collection[Value]
     least: int
 
     def find(self) -> Sequence[Node]:
@@ -94,7 +96,7 @@ class _Chain:
             node = v.producer
             if node is None or (v is not self.value and (v.shape != self.value.shape or node in found)):
                 continue
-            kept = v is not self.value and bool(self.late.get(v))
+            kept = v is not self.value and v not in self.free and bool(self.late.get(v))
             folds = isinstance(node.op, FoldedTaps) and node.operands[0].producer is None
             if kept or not (folds or node.op.family == "pointwise") or len(node.outputs) > 1:
                 if v is self.value or not kept or v in self.again:
