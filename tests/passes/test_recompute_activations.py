@@ -110,6 +110,8 @@ def test_what_slopes_alone_read_is_never_stored(images: int, asked: bool) -> Non
     assert run_one("recompute_activations", graph, training) == (images == 1)
     verify(graph, "recompute_activations")
     assert names(graph).count("Clip") == 1 + asked
+    image_bytes, scale_bytes = 4 * 4 * 16 * 32 * 32, 4 * 16
+    assert [r.cost for r in graph.recomputations] == [2 * image_bytes + scale_bytes] * asked  # of one kernel
     for a_, b in zip(run_graph(graph, fed), before, strict=True):
         np.testing.assert_array_equal(a_, b)
     stored = {v for g in make_plan(finalise(graph, Policy.of())).groups for v in g.outputs}

@@ -11,7 +11,7 @@ from ..graph import Graph, Node, Recomputation, Rewriter, Value, relayout, rewir
 from ..ops.math.pointwise import Separator
 from ..ops.nn.taps import FoldedTaps
 from .manager import graph_pass
-from .recompute_segments import Kept, find_segments, work_of
+from .recompute_segments import Kept, find_segments
 
 _LEAST = 2**16  # elements of an activation that is worth a kernel more
 _RULE = "recompute_activations"
@@ -57,7 +57,7 @@ def recompute_activations(graph: Graph, options: CompileOptions) -> bool:
         if chain and (asked or v in free):
             chains[v] = chain
     bought = {v: c for v, c in chains.items() if v not in free}
-    found = [Recomputation((v,), len(c), kept.bytes(v), sum(map(work_of, c)), True) for v, c in bought.items()]
+    found = [Recomputation((v,), len(c), kept.bytes(v), _moved(kept, v, c), True) for v, c in bought.items()]
     if graph.bound is not None:
         segments, count = graph.bound
         found = sorted((*found, *find_segments(kept, segments)), key=lambda r: r.cost / r.bytes)
@@ -115,6 +115,12 @@ def _costs_nothing(v: Value, chain: Sequence[Node], readers: Sequence[Node]) -> 
     whole = {x for n in chain for x in n.operands if x not in made and x.shape == v.shape}
     alike = all(n.op.family == "pointwise" and n.output.shape == v.shape for n in readers)
     return alike and len(whole) == 1 and _is_activation(v, _LEAST)
+
+
+def _moved(kept: Kept, v: Value, chain: Sequence[Node]) -> int:
+    """Bytes that one kernel moves which makes an activation by a chain of nodes."""
+    made = {n.output for n in chain}
+    return kept.bytes(v) + sum(map(kept.bytes, {x for n in chain for x in n.operands} - made))
 
 
 def _is_activation(v: Value, least: int) -> bool:
