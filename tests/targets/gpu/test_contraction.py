@@ -270,6 +270,16 @@ def test_every_tile(monkeypatch: pytest.MonkeyPatch, tile: AnyTile, splits: int)
         close(found, np.maximum(left.astype(np.float32) @ right.astype(np.float32) + bias, 0), 1e-5)
 
 
+def test_many_pieces_are_added_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by a thread that reads all of them first, for which it has too few registers."""
+    forced(monkeypatch, MMA_TILES[-1], 32)
+    m, (left, right) = Maker(), (random(RNG, s, np.float16) for s in ((20, 2048), (2048, 40)))
+    y = m.add("MatMul", m.input(20, 2048, dtype=F16), m.input(2048, 40, dtype=F16), out="f32")
+    program = GridProgram(m.output(m.add("Relu", y)))
+    close(program.run(left, right)[0], np.maximum(left.astype(np.float32) @ right.astype(np.float32), 0), 1e-5)
+    assert templates(program) == ["contraction_mma", "columns"]
+
+
 HOPPER = CudaTarget(Machine(archs=("sm_90a",)))
 
 

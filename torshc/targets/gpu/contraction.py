@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import product as cartesian
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ...base.budget import budget
 from ...expr import (
@@ -39,7 +39,7 @@ from ...expr.index import poly_of
 from ...graph import Node, Value
 from ...kernels.axes import join_axes
 from ...kernels.base import Kernel, Store, Temporary
-from ...kernels.heavy import epilogue_flops, finish, is_empty, join_bodies, join_stores, row_major, traffic
+from ...kernels.heavy import epilogue_flops, finish, is_empty, join_bodies, row_major, traffic
 from ...kernels.machine import Choice, Machine
 from ...kernels.nest import Accumulator, Buffers, MapKernel, RowKernel, Stage
 from ...ops.core.base import Index, LoopNest
@@ -143,7 +143,9 @@ def lower_contraction(group: Group, storage: Mapping[Value, Storage], machine: M
     kernels = contract(group, storage, machine)
     if kernels is None:
         return lower_grid_generic(group, storage, machine.device)
-    return [ProductRow.of(to_row(k)) if isinstance(k, RowKernel) else to_grid(k) for k in kernels]
+    return [
+        to_grid(k) if _joins_pieces(k) or not isinstance(k, RowKernel) else ProductRow.of(to_row(k)) for k in kernels
+    ]
 
 
 def contract(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel] | None:
@@ -494,6 +496,10 @@ def _lower_tile(
     return [kernel, *([] if to is None else [_sums(group, node, p, to, splits, storage)])]
 
 
+def _joins_pieces(k: Kernel) -> bool:
+    return isinstance(k, RowKernel) and k.reduce[0].data == PARTS
+
+
 def _scatters(group: Group, node: Node, p: Problem, storage: Mapping[Value, Storage]) -> bool:
     """Whether a tile's results update states that lie in another order, whose bytes it would read piecemeal."""
     stores = finish(group, node, p.result, p.space.index, Buffers(storage))
@@ -623,28 +629,35 @@ def _join(name: str, axes: Sequence[Expr], parts: Sequence[list[Expr]]) -> tuple
 def _sums(
     group: Group, node: Node, p: Problem, to: Temporary | None, splits: int, storage: Mapping[Value, Storage]
 ) -> Kernel:
-    """What follows from the sums of the pieces, in their order; of none where sums have no terms."""
-    buffers = Buffers(storage)
-    total = const(0.0, p.dtype)
-    if to is not None:
-        source = add_operand(buffers, to, p.dtype)
-        axes = [*p.batch, *p.m, *p.n]
-        size = product([a.args[0] for a in axes])
-        for k in range(splits):
-            piece = load(source, (row_major(axes) + size * k,), p.dtype)
-            total = total + piece if k else piece
-    result = substitute(p.result, {acc("acc", p.dtype): total})
-    stores = finish(group, node, result, p.space.index, buffers)
-    order = _as_stored(p.space.axes, stores) if splits <= FEW_PIECES else [*p.batch, *p.m, *p.n]
-    axes, stores = join_stores(order, stores)
+    """What follows from the sums of the pieces, in their order; of none where sums have no terms.
+
+    Of many pieces a loop adds them up: all at once would not fit into the registers of a thread, and the card keeps as
+    much memory for each that may run as one kernel wants beside its registers.
+    """
+    buffers, dtype = Buffers(storage), p.dtype
+    axes, part = [*p.batch, *p.m, *p.n], axis(PARTS, splits)
+    size, total = product([a.args[0] for a in axes]), const(0.0, dtype)
+    source = None if to is None else add_operand(buffers, to, dtype)
+    if source is not None and splits <= FEW_PIECES:
+        pieces = [load(source, (row_major(axes) + size * k,), dtype) for k in range(splits)]
+        total = sum(pieces[1:], pieces[0])
+    elif source is not None:
+        total = acc("x0", dtype)
+    stores = finish(group, node, substitute(p.result, {acc("acc", dtype): total}), p.space.index, buffers)
+    order = _as_stored(p.space.axes, stores) if splits <= FEW_PIECES else axes
+    rows = [load(source, (row_major(axes) + size * part,), dtype)] if source is not None and splits > FEW_PIECES else []
+    axes, stores, rows = join_bodies(order, stores, *rows)
     points = product([a.args[0] for a in axes])
-    return MapKernel(
-        buffers=tuple(buffers.list),
-        tasks=points,
-        flops=epilogue_flops(stores, points) + points * splits,
-        nbytes=traffic(buffers.list, group.outputs),
-        axes=tuple(axes) or (axis("i0", 1),),
-        stores=tuple(stores),
-        rows=1,
-        chunk=1,
-    )
+    common: dict[str, Any] = {
+        "buffers": tuple(buffers.list),
+        "tasks": points,
+        "flops": epilogue_flops(stores, points) + points * splits,
+        "nbytes": traffic(buffers.list, group.outputs),
+        "axes": tuple(axes) or (axis("i0", 1),),
+        "rows": 1,
+        "chunk": 1,
+    }
+    if not rows:
+        return MapKernel(**common, stores=tuple(stores))
+    stage = Stage((Accumulator("0", "add", rows[0], acc("a0", dtype)),))
+    return RowKernel(**common, reduce=(part,), across=False, stages=(stage,), element=(), row=tuple(stores), kept=0)
