@@ -14,6 +14,7 @@ import importlib
 import io
 import json
 import multiprocessing
+import os
 import sys
 import time
 from collections import defaultdict
@@ -51,18 +52,19 @@ def training(options: argparse.Namespace, folder: Path, until: float) -> int:
     for suffix, more in (("", ""), (_AGAIN, "recompute: true\n")):
         (folder / f"step{suffix}.yaml").write_text(_STEP + more)
     peers = [Peer.begin(name, options.precision) for name in names]
+    os.environ["TORSHC_CACHE_DIR"] = str(folder / "cache")  # most kernels of a step that recomputes are the other's
     with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
-        jobs = max(1, options.jobs // max(1, len(whole)))
+        jobs = max(1, 2 * options.jobs // max(1, len(names)))  # some have compiled all before others have
         rules = [str(p.absolute()) for p in options.rules]
         place, how = str(folder), (options.arch, options.precision)
-        works = {(n, s): pool.submit(_build, n, s, place, *how, jobs, rules) for n, s in whole}
-        built = {one: _result(w) for one, w in works.items()}
+        works = {n: pool.submit(_build, n, [s for m, s in whole if m == n], place, *how, jobs, rules) for n in names}
+        built = {(n, s): done for n, w in works.items() for s, done in _result(w).items()}
     print(f"\ntraining in {options.precision}: {len(whole)} compiled in {time.monotonic() - began:.0f} s", flush=True)
     for peer in peers:
         peer.warmed.wait(max(0.0, until - time.monotonic()))
     faults += sum(peer.end(until) for peer in peers)
     for name, suffix in whole:
-        done = built[name, suffix]
+        done = built.get((name, suffix)) or built[name, ""]
         print(f"\n{name}{suffix}: {done.fault or f'compiled in {done.seconds:.0f} s'}"[:1000], flush=True)
         bundle, kernels = folder / f"{name}{suffix}.tsc", 0 if suffix else options.kernels
         faults += bool(done.fault or _apart(_measure, name, bundle, options.precision, kernels))
@@ -134,11 +136,11 @@ def _torch(precision: str) -> Any:
     return torch
 
 
-def _result(work: Future[Built]) -> Built:
+def _result(work: Future[dict[str, Built]]) -> dict[str, Built]:
     try:
         return work.result()
     except Exception as error:  # a process that was killed, an export that failed
-        return Built(0.0, f"{type(error).__name__}: {error}")
+        return {"": Built(0.0, f"{type(error).__name__}: {error}")}
 
 
 @dataclass(frozen=True)
@@ -149,22 +151,27 @@ class Built:
     fault: str = ""
 
 
-def _build(name: str, suffix: str, folder: str, arch: str, precision: str, jobs: int, rules: Sequence[str]) -> Built:
-    model, bundle = f"{folder}/{name}{suffix}.onnx", f"{folder}/{name}{suffix}.tsc"
+def _build(
+    name: str, suffixes: Sequence[str], folder: str, arch: str, precision: str, jobs: int, rules: Sequence[str]
+) -> dict[str, Built]:
+    """What became of a network's steps, by their suffixes."""
+    model, built = f"{folder}/{name}.onnx", dict[str, Built]()
     export(name, model)
-    began = time.monotonic()
-    try:
-        shapes = {"x": (NETWORKS[name], 3, 224, 224)}
+    for suffix in suffixes:
+        began = time.monotonic()
         chosen: dict[str, Any] = {
-            "shapes": shapes,
+            "shapes": {"x": (NETWORKS[name], 3, 224, 224)},
             "train": f"{folder}/step{suffix}.yaml",
             "precision": precision,
             "rules": tuple(map(Path, rules)),
         }
-        torshc.compile(model, bundle, target="cuda", arch=arch, jobs=jobs, cache=False, **chosen)
-    except torshc.TorshcError as error:
-        return Built(0.0, str(error))
-    return Built(time.monotonic() - began)
+        try:
+            torshc.compile(model, f"{folder}/{name}{suffix}.tsc", target="cuda", arch=arch, jobs=jobs, **chosen)
+        except torshc.TorshcError as error:
+            built[suffix] = Built(0.0, str(error))
+        else:
+            built[suffix] = Built(time.monotonic() - began)
+    return built
 
 
 def export(name: str, path: str) -> None:
@@ -190,23 +197,29 @@ def _our_step(
     torch: Any, name: str, bundle: Path, x: Any, target: Any, right: Gradients, precision: str, kernels: int
 ) -> None:
     """Prints the errors of our step, milliseconds, gigabytes, where its time goes, and whether states are kept."""
-    torch.cuda.empty_cache()
-    free = torch.cuda.mem_get_info()[0]
-    model = torshc.load(bundle, device=0, stream=torch.cuda.current_stream())
     loss = torch.full((), float("nan"), device="cuda")
+    torch.cuda.empty_cache()
+    free, held = torch.cuda.mem_get_info()[0], list[float]()
+    model = torshc.load(bundle, device=0, stream=torch.cuda.current_stream())
 
     def step() -> None:
         model.step({"x": x, "target": target}, out={"loss": loss})
 
+    def hold() -> None:
+        torch.cuda.synchronize()
+        held.append((free - torch.cuda.mem_get_info()[0]) / 1e9)
+
+    hold()
     step()
-    torch.cuda.synchronize()
-    gigabytes = (free - torch.cuda.mem_get_info()[0]) / 1e9
-    states = model.state_dict()
+    hold()
+    states, first = model.state_dict(), float(loss)
+    taken, manifest = calls(torch, step, 1.0), json.loads((bundle / "manifest.json").read_text())
+    hold()
     moments = {n: torch.tensor(states[f"torshc.first_moment/{n}"]).cuda() / (1 - _BETA) for n in right[1]}
-    errors = _errors((float(loss), moments), right)
+    errors = _errors((first, moments), right)
     print(f"{name:13} ours: loss off by {errors[0]:.0e}, gradients by {errors[1]:.0e}")
-    print(f"{name:13} ours {calls(torch, step, 1.0):.2f} ms, {gigabytes:.2f} GB")
-    Profile.of(torch, step, json.loads((bundle / "manifest.json").read_text())).show(precision, kernels)
+    print(f"{name:13} ours {taken:.2f} ms, {held[-1]:.2f} GB; {held[0]:.3f} when opened, {held[1]:.3f} after a step")
+    Profile.of(torch, step, manifest).show(precision, kernels)
     print(f"{name:13} states {_kept(torch, model, bundle, step, loss)}")
 
 
