@@ -1,10 +1,11 @@
-"""Steps of Adam on a processor beside PyTorch's in f64 and in f32: ``python -m tests.learning [NAME ...]``.
+"""Steps of Adam beside PyTorch's in f64 and in f32: ``python -m tests.learning [NAME ...]``.
 
 PyTorch has to be installed, and for some networks transformers. Each network is exported as ONNX and trained on the
-same batches from the same weights by all three. Two lines a network: how far the gradients of the first step are from
-those of f64, all together and of the weight that does worst, as norms and as parts of twice PyTorch's distance in f32;
-and how far the losses are, in the mean of all steps and at the most, as such parts. The exit code tells of parts
-above 1 of all weights together.
+same batches from the same weights by all three, which run on the card with ``--target cuda``; PyTorch's f32 has no tf32
+there, and takes algorithms that give the same bits each time where it has them. Two lines a network: how far the
+gradients of the first step are from those of f64, all together and of the weight that does worst, as norms and as parts
+of twice PyTorch's distance in f32; and how far the losses are, in the mean of all steps and at the most, as such parts.
+The exit code tells of parts above 1 of all weights together.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
+import os
 import sys
 import tempfile
 import time
@@ -47,16 +49,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="steps of training beside PyTorch's in f64")
     parser.add_argument("names", nargs="*", default=[*ALL], help=f"of {', '.join(ALL)}")
     parser.add_argument("--steps", type=int, help="fewer or more than each network's own")
+    parser.add_argument("--target", choices=("c", "llvm", "cuda"), default="c")
     parser.add_argument("--level", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--folder", type=Path, help="where models and bundles are kept")
     options = parser.parse_args()
     torch: Any = importlib.import_module("torch")
     torch.set_num_threads(options.threads)
-    print(f"on {processor()}, {options.threads} threads, -O{options.level}, PyTorch {torch.__version__}", flush=True)
+    place = _repeatable_card(torch) if options.target == "cuda" else f"{processor()}, {options.threads} threads"
+    print(f"{options.target} -O{options.level} on {place}, PyTorch {torch.__version__}", flush=True)
     with tempfile.TemporaryDirectory(prefix="torshc-learning-") as scratch:
         good = [_compare(torch, name, options.folder or Path(scratch), options) for name in options.names]
     sys.exit(not all(good))
+
+
+def _repeatable_card(torch: Any) -> str:
+    """Lets PyTorch compute in full f32 on a card, with the same bits each time where it can; the card's name."""
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    return str(torch.cuda.get_device_name())
 
 
 def _compare(torch: Any, name: str, folder: Path, options: argparse.Namespace) -> bool:
@@ -67,11 +79,13 @@ def _compare(torch: Any, name: str, folder: Path, options: argparse.Namespace) -
     batches = [lesson.batch(torch, k) for k in range(_BATCHES)]
     made = _network(torch, lesson, batches[0])
     began = time.monotonic()
-    weights = _compile(torch, lesson, made, batches[0], folder, options.level)
+    weights = _compile(torch, lesson, made, batches[0], folder, options)
     seconds = time.monotonic() - began
-    ours = _ours(folder / "m.tsc", batches, weights, steps, options.threads)
+    on_card = options.target == "cuda"
+    ours = _ours(folder / "m.tsc", batches, weights, steps, None if on_card else options.threads)
+    device = torch.device("cuda" if on_card else "cpu")
     right, theirs = (
-        _theirs(torch, _network(torch, lesson, batches[0]).to(dtype), batches, lesson.loss, steps)
+        _theirs(torch, _network(torch, lesson, batches[0]).to(device, dtype), batches, lesson.loss, steps)
         for dtype in (torch.float64, torch.float32)
     )
     gc.collect()
@@ -123,7 +137,7 @@ def _network(torch: Any, lesson: Lesson, batch: Mapping[str, Any]) -> Any:
 
 
 def _compile(
-    torch: Any, lesson: Lesson, made: Any, batch: Mapping[str, Any], folder: Path, level: int
+    torch: Any, lesson: Lesson, made: Any, batch: Mapping[str, Any], folder: Path, options: argparse.Namespace
 ) -> dict[str, str]:
     """Compiles a network's step; what the file calls each parameter, of which some are shared by several modules."""
     path, step = folder / "m.onnx", folder / "step.yaml"
@@ -137,11 +151,13 @@ def _compile(
     weights = {n: names[p] for n, p in made.named_parameters()}
     listed = "".join(f"  - '{n}'\n" for n in weights.values())
     step.write_text(f"weights:\n{listed}loss: {lesson.loss}\noptimizer:\n  adam: {{learning_rate: {_RATE}}}\n")
-    torshc.compile(path, folder / "m.tsc", target="c", opt_level=level, train=str(step))
+    torshc.compile(path, folder / "m.tsc", target=options.target, opt_level=options.level, train=str(step))
     return weights
 
 
-def _ours(bundle: Path, batches: list[dict[str, Any]], weights: Mapping[str, str], steps: int, threads: int) -> Learned:
+def _ours(
+    bundle: Path, batches: list[dict[str, Any]], weights: Mapping[str, str], steps: int, threads: int | None
+) -> Learned:
     gradients, losses = dict[str, Array](), list[float]()
     with torshc.load(bundle, threads=threads) as model:
         for k in range(steps):
@@ -155,22 +171,26 @@ def _ours(bundle: Path, batches: list[dict[str, Any]], weights: Mapping[str, str
 
 def _theirs(torch: Any, made: Any, batches: list[dict[str, Any]], loss: str, steps: int) -> Learned:
     """Gradients too as moments show them, with the rounding of a product by 0.1."""
-    dtype = next(made.parameters()).dtype
+    first = next(made.parameters())
     functions = torch.nn.functional
     judge = functions.cross_entropy if loss == CROSS else functions.mse_loss
     optimizer = torch.optim.Adam(made.parameters(), lr=_RATE, betas=(_BETA, 0.999))
     gradients, losses = dict[str, Array](), list[float]()
     for k in range(steps):
-        batch = {n: x.to(dtype) if x.is_floating_point() else x for n, x in batches[k % len(batches)].items()}
+        batch = {
+            n: x.to(first) if x.is_floating_point() else x.to(first.device)
+            for n, x in batches[k % len(batches)].items()
+        }
         target = batch.pop("target")
         optimizer.zero_grad(set_to_none=True)
-        found = judge(made(*batch.values()), target)
+        with first.device:
+            found = judge(made(*batch.values()), target)
         found.backward()
         optimizer.step()
         losses.append(found.item())
         if k == 0:
             moments = {n: optimizer.state[p]["exp_avg"] for n, p in made.named_parameters()}
-            gradients = {n: m.double().numpy() / (1 - _BETA) for n, m in moments.items()}
+            gradients = {n: m.double().cpu().numpy() / (1 - _BETA) for n, m in moments.items()}
     return Learned(gradients, losses)
 
 

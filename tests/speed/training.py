@@ -3,7 +3,7 @@
 Each network is exported from PyTorch, which has to be installed, and trained with Adam in f32, the systems in turns, a
 step of each a round. It prints medians in milliseconds, and the ratio of PyTorch's fastest form to ours. The aims on
 two cores: mobilenet_v2 1.8 times as fast, digits 2.5 times. With ``--levels`` it compares -O3 with -O0 instead, of
-networks that MegBrain's page has; the aims are its gains.
+networks that MegBrain's page has, on a card too by ``--target cuda``; the aims are its gains.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="a training step beside PyTorch's")
     parser.add_argument("names", nargs="*", help=f"of {', '.join(AIMS)}; with --levels of {', '.join(GAINS)}")
     parser.add_argument("--levels", action="store_true", help="-O3 beside -O0")
+    parser.add_argument("--target", choices=("c", "cuda"), default="c", help="of --levels")
     parser.add_argument("--compile", action="store_true", help="nothing else; what --folder has is there then")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=30, help="of measuring a network")
@@ -51,7 +52,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="torshc-training-") as scratch:
         for name in options.names or (GAINS if options.levels else AIMS):
             levels = (0, 3) if options.levels else (3,)
-            bundles = {k: _bundle(torch, name, options.folder or Path(scratch), k) for k in levels}
+            bundles = {k: _bundle(torch, name, options.folder or Path(scratch), k, options.target) for k in levels}
             if not options.compile:
                 (_compare_levels if options.levels else _compare)(torch, name, bundles, options)
 
@@ -59,10 +60,17 @@ def main() -> None:
 def _compare_levels(torch: Any, name: str, bundles: Mapping[int, Path], options: argparse.Namespace) -> None:
     """Prints the figures of a network at both levels."""
     x, target = _batch(torch, name)
-    feeds = {"x": x.numpy(), "target": target.numpy()}
+    feeds: dict[str, Any] = {"x": x.numpy(), "target": target.numpy()}
+    threads = options.threads
+    if options.target == "cuda":
+        feeds, threads = {"x": x.cuda(), "target": target.cuda()}, None
+
+    def step(model: Any) -> float:
+        return float(torch.from_dlpack(model.step(feeds)["loss"]))  # known when a card is done
+
     with ExitStack() as opened:
-        models = {k: opened.enter_context(torshc.load(b, threads=options.threads)) for k, b in bundles.items()}
-        times = _measure({f"-O{k}": partial(m.step, feeds) for k, m in models.items()}, options.seconds)
+        models = {k: opened.enter_context(torshc.load(b, threads=threads)) for k, b in bundles.items()}
+        times = _measure({f"-O{k}": partial(step, m) for k, m in models.items()}, options.seconds)
     shown = ", ".join(f"{system} {t * 1e3:.2f} ms" for system, t in times.items())
     print(f"\n{name} {'x'.join(map(str, SHAPES[name]))}: {shown}")
     print(f"  -O3 {times['-O0'] / times['-O3']:.2f} times -O0, aim {GAINS[name]}", flush=True)
@@ -104,9 +112,9 @@ def _planned_bytes(bundle: Path) -> int:
     return int(manifest["arena_bytes"] + manifest["weights"]["bytes"] + states)
 
 
-def _bundle(torch: Any, name: str, folder: Path, level: int) -> Path:
+def _bundle(torch: Any, name: str, folder: Path, level: int, target: str) -> Path:
     """A bundle of a folder, which is compiled if it is not there."""
-    bundle = folder / f"{name}{'' if level == 3 else f'-O{level}'}.tsc"
+    bundle = folder / f"{name}{'' if target == 'c' else f'-{target}'}{'' if level == 3 else f'-O{level}'}.tsc"
     if bundle.exists():
         return bundle
     folder.mkdir(parents=True, exist_ok=True)
@@ -115,7 +123,7 @@ def _bundle(torch: Any, name: str, folder: Path, level: int) -> Path:
     torch.onnx.export(network(name), (torch.zeros(SHAPES[name]),), str(path), input_names=["x"], **chosen)
     step.write_text(_STEP)
     began = time.monotonic()
-    torshc.compile(path, bundle, target="c", opt_level=level, train=str(step))
+    torshc.compile(path, bundle, target=target, opt_level=level, train=str(step))
     print(f"{name} compiled at -O{level} in {time.monotonic() - began:.0f} s", flush=True)
     return bundle
 
