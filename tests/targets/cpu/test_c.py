@@ -171,6 +171,23 @@ def test_extremes_of_short_rows_are_found_together(op: str, lanes: int, compiler
 
 
 @pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize("taps", [9, 33])
+def test_rows_that_lie_side_by_side_are_summed_by_vectors_over_them(taps: int, lanes: int, compiler: str) -> None:
+    """As gradients of a convolution's weights: taps lie apart in sums of parts, and beside each other in the result."""
+    m = Maker()
+    parts, moment = m.input(5, taps, 3, "n"), m.input(3, "n", taps)
+    turned = m.add("Transpose", parts, perm=(0, 2, 3, 1))
+    total = m.add("Sqrt", m.add("ReduceSum", turned, axes=(0,), keepdims=False))
+    graph = m.output(m.add("Add", total, moment))
+    machine = Machine(lanes=lanes, compiler=kind_of(compiler))
+    program = Program(graph, {"n": 37}, machine=machine, compiler=compiler)
+    (launch,) = program.launches
+    assert (" of_0[" in launch.source) == (lanes > 1)
+    a, b = (RNG.integers(0, 99, s).astype(np.float32) for s in ((5, taps, 3, 37), (3, 37, taps)))
+    np.testing.assert_array_equal(program.run(a, b)[0], np.sqrt(a.sum(axis=0).transpose(1, 2, 0)) + b)
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
 def test_bits_of_a_row_do_not_depend_on_its_neighbours(lanes: int, compiler: str) -> None:
     def norms(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         m = Maker()

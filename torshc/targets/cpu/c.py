@@ -26,7 +26,7 @@ from ...expr import (
     substitute,
     walk,
 )
-from ...expr.affine import contains
+from ...expr.affine import contains, split_axis
 from ...expr.derived import Derived
 from ...expr.formulas import ELEMENTARY
 from ...kernels.base import Kernel, Store
@@ -44,6 +44,7 @@ NEAR_ROW = 16384  # elements up to which a row and the next are in a near cache 
 
 FEW_TYPES = frozenset({BOOL, F32, I32, I64})
 ROW_BESIDE = 256  # elements up to which sixteen rows stay in the nearest cache
+MOST_TURNED = 64  # elements of a row that is turned: those of a vector of rows are 4 kB
 
 CHAIN = 64  # terms that are added one after the other, where a sum has many more
 _HORIZONTAL = {"add": "hsum", "mul": "hprod", "max": "hmax", "min": "hmin", "or": "hany", "and": "hall"}
@@ -253,7 +254,7 @@ class Printer(IndexPrinter):
         return (
             isinstance(k, RowKernel) and not k.across and lane is k.axes[-1]
             and size is not None and self.lanes < size <= k.chunk and size % self.lanes > 0
-            and not (k.several and size >= 4 * self.lanes)
+            and not (k.several and size >= 4 * self.lanes) and not self.turned
         )  # fmt: skip
 
     @cached_property
@@ -305,6 +306,26 @@ class Printer(IndexPrinter):
             return False
         length, beside = lengths
         return length is not None and length <= ROW_BESIDE and (beside is None or beside >= self.lanes)
+
+    @cached_property
+    def turned(self) -> bool:
+        """Whether vectors run over neighbouring rows while these are reduced, and along each row after that.
+
+        What such rows read lies side by side from row to row and far apart along them: the sums of a convolution's
+        weight gradients are [part][taps][channels], and the weights [channels][taps].
+        """
+        k = self.kernel
+        assert isinstance(k, RowKernel)
+        if self.lanes == 1 or k.across or k.element or len(k.stages) > 1 or len(k.axes) < 2:
+            return False
+        (stage,), (*_, beside, lane) = k.stages, k.axes
+        width, terms = as_int(lane.args[0]), [a.term for a in stage.accumulators]
+        if width is None or width > min(k.chunk, MOST_TURNED) or self.sums_of_sums(stage):
+            return False
+        if any(t.dtype is not F32 or cost(t) > SHORT_TERM for t in terms):
+            return False
+        places = [e.args[0] for e in walk(*terms) if e.op == "load"]
+        return bool(places) and all(_step(p, beside) == 1 and _step(p, lane) >= self.lanes for p in places)
 
     def row_position(self) -> str:
         """Position in a scratch row at the first lane of the block."""
@@ -361,6 +382,15 @@ class Printer(IndexPrinter):
         block = Block(names, lane, lanes or self.lanes, count, prefix, aligned)
         block.frames[0].known |= self._named
         return block
+
+
+def _step(place: Expr, along: Expr) -> int:
+    """How far a place moves with an axis; one that only a run knows is far, and one that is not steady is none."""
+    parts = split_axis(place, along)
+    if parts is None:
+        return 0
+    known = as_int(parts[0])
+    return LINE if known is None else known
 
 
 def _divides(e: Expr, args: Sequence[bool]) -> bool:
