@@ -1,8 +1,8 @@
 """A training step on this processor beside PyTorch's four forms: ``python -m tests.speed.training [NAME ...]``.
 
-Each network is exported from PyTorch, which has to be installed, and trained with Adam in f32, the systems in turns, a
-step of each a round. It prints medians in milliseconds, and the ratio of PyTorch's fastest form to ours. The aims on
-two cores: mobilenet_v2 1.8 times as fast, digits 2.5 times. With ``--levels`` it compares -O3 with -O0 instead, of
+Each network is exported from PyTorch, which has to be installed, and trained with Adam in f32, the systems in turns of
+some steps. It prints medians in milliseconds, and the ratio of PyTorch's fastest form to ours. The aims on two cores:
+mobilenet_v2 1.8 times as fast, digits 2.5 times. With ``--levels`` it compares -O3 with -O0 instead, of
 networks that MegBrain's page has, on a card too by ``--target cuda``; the aims are its gains.
 """
 
@@ -33,6 +33,7 @@ AIMS = {"digits": 2.5, "mobilenet_v2": 1.8}
 GAINS = {"alexnet": 1.14, "resnet18": 1.24}
 SHAPES = {"digits": (64, 1, 8, 8), "mobilenet_v2": (16, 3, 224, 224)} | dict.fromkeys(GAINS, (16, 3, 224, 224))
 _STEP = "weights: '*'\nloss: cross_entropy\noptimizer:\n  adam: {learning_rate: 0.001}\n"
+TURN, UNCOUNTED = 0.05, 1  # seconds of a system's turn, and how many of its steps come first
 Step = Callable[[], Any]
 
 
@@ -147,16 +148,23 @@ def _torch_step(torch: Any, name: str, x: Any, target: Any, compiled: bool, chan
 
 
 def _measure(steps: dict[str, Step], seconds: float) -> dict[str, float]:
-    """Median seconds of each, in turns; at least three rounds after one that is not counted."""
+    """Median seconds of each, which take turns of several steps; at least three turns after one that is not counted.
+
+    The first steps of a turn are not counted either: threads of the system before still wait for work in a loop then,
+    and caches are full of its values.
+    """
     times: dict[str, list[float]] = {system: [] for system in steps}
     until, rounds = time.monotonic() + seconds, 0
     while rounds < 4 or time.monotonic() < until:
         for system, step in steps.items():
-            began = time.perf_counter()
-            step()
-            times[system].append(time.perf_counter() - began)
+            turn = list[float]()
+            while sum(turn) < TURN or len(turn) <= UNCOUNTED:
+                began = time.perf_counter()
+                step()
+                turn.append(time.perf_counter() - began)
+            times[system] += turn[UNCOUNTED:] if rounds else []
         rounds += 1
-    return {system: statistics.median(found[1:]) for system, found in times.items()}
+    return {system: statistics.median(found) for system, found in times.items()}
 
 
 if __name__ == "__main__":
