@@ -7,9 +7,9 @@ gradients of the first step are from those of f64, all together and of the weigh
 of twice PyTorch's distance in f32; and how far the losses are, in the mean of all steps and at the most, as such parts.
 The exit code tells of parts above 1 of all weights together.
 
-Where a value lies at the corner of a Relu as near as it is rounded, one of the three has another slope than f64, which
-is more than all roundings together and leaves the losses further and further apart; whom this meets is a matter of the
-batch. ``--draws 9`` compares from nine draws of batches, and judges the medians.
+Where a value lies at the corner of a Relu as near as it is rounded, ours or PyTorch's f32 has another slope than f64,
+which is more than all roundings together and leaves the losses further and further apart; whom this meets is a matter
+of the batch. ``--draws 9`` compares from nine draws of batches, and judges the means of their distances.
 """
 
 from __future__ import annotations
@@ -100,11 +100,9 @@ def _compare(torch: Any, name: str, folder: Path, options: argparse.Namespace) -
         )
         gc.collect()
         found.append((_show_gradients(ours, theirs, right), *_show_losses(ours, theirs, right)))
-    parts = [_part(*np.median([draw[k] for draw in found], axis=0)) for k in range(3)]
+    parts = [_part(*np.mean([draw[k] for draw in found], axis=0)) for k in range(3)]
     if options.draws > 1:
-        print(
-            "  medians of {} draws: gradients {:.2f}, losses {:.2f} and {:.2f}".format(len(found), *parts), flush=True
-        )
+        print("  means of {} draws: gradients {:.2f}, losses {:.2f} and {:.2f}".format(len(found), *parts), flush=True)
     return max(parts) <= 1
 
 
