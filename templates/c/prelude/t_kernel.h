@@ -20,6 +20,7 @@ T_FN int64_t t_imax(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Asks for the line of memory of p[at], which need not be there, to read it or to write it soon. */
 #define T_FETCH(p, at) __builtin_prefetch((const void *)((uintptr_t)(p) + sizeof *(p) * (uintptr_t)(at)), 0)
+#define T_FETCH_FAR(p, at) __builtin_prefetch((const void *)((uintptr_t)(p) + sizeof *(p) * (uintptr_t)(at)), 0, 2)
 #define T_FETCH_OUT(p, at) __builtin_prefetch((const void *)((uintptr_t)(p) + sizeof *(p) * (uintptr_t)(at)), 1)
 
 /* Mask of the first n lanes. */

@@ -14,6 +14,7 @@ from tests.support.compilers import needed
 from tests.training.networks import Array, Steps, model, write_step
 from torshc.base.options import CompileOptions
 from torshc.pipeline.compiler import prepare
+from torshc.targets.cpu.conv_weights import tile_of, turns
 
 STEP = "weights: '*'\nloss: {output: loss}\noptimizer: {momentum: {learning_rate: 0.1}}\n"
 # channels in and out, groups, kernel, stride, dilation, margin; rows of tiles and vectors of columns are left over
@@ -44,6 +45,18 @@ def convolutions(cases: Sequence[Case], dtype: type) -> bytes:
         ]
     nodes.append(helper.make_node("Sum", [f"c{k}" for k in range(len(cases))], ["loss"], "all"))
     return model(nodes, {"x": ["n", 2, 7, 6]}, {"loss": []}, weights, dtype)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "lanes", "tile"),
+    [(96, 16, 16, (24, 1)), (16, 96, 16, (8, 3)), (36, 24, 16, (12, 2)), (33, 5, 8, (11, 1)), (9, 40, 8, (5, 2))],
+)
+def test_tiles_have_as_many_sums_as_there_are_registers(
+    rows: int, columns: int, lanes: int, tile: tuple[int, int]
+) -> None:
+    """And the operand that fills vectors gives the columns, as a row costs a load for each of its sums."""
+    assert tile_of(rows, columns, lanes) == tile
+    assert turns(columns, rows, lanes) == (columns in (5, 16)) and not turns(160, 960, lanes)
 
 
 @pytest.mark.parametrize("part", [slice(2), slice(2, None)], ids=["some", "rest"])

@@ -21,11 +21,12 @@ from ...plan.group import Group
 from ...plan.inline import Inliner
 from ...plan.storage import Storage
 from .base import CpuTarget
-from .c import CTarget
+from .c import MOST_TURNED, CTarget
 from .conv_shape import Geometry, channels_last, source_strides
 
 PARTS_BYTES = 1 << 19  # of all parts' sums together: they are read once more
-MOST_PARTS = 8
+MOST_PARTS = 8  # of a kernel with several taps, whose rows are cut too
+MOST_PARTS_OF_ONE_TAP = 16  # whose operands are read once a task: rows are cut only where there are fewer parts
 BLOCK_FLOATS = 1 << 15  # of both operands that a task sums over before it takes the next pixels: half a second cache
 FEW_PIXELS, MOST_PIXELS = 16, 512
 
@@ -124,13 +125,14 @@ def lower_conv_weights(group: Group, storage: Mapping[Value, Storage], machine: 
         operands.append(source_strides(element, shape, buffers))
         before += copies
     size, lanes = _flatten_image(size, *operands), machine.lanes
-    turned = size.ic < lanes and not size.depthwise
-    rows, columns = (size.ic, size.oc) if turned else (size.oc, size.ic * size.groups)
-    most, vectors = (8, 3) if lanes == 16 else (6, 2)
-    tile = -(-rows // -(-rows // most)), vectors
+    channels = size.ic * size.groups
+    turned = not size.depthwise and turns(channels, size.oc, lanes)
+    rows, columns = (size.ic, size.oc) if turned else (size.oc, channels)
+    tile = tile_of(rows, columns, lanes)
     tiles, wide = -(-rows // tile[0]), -(-columns // lanes) * lanes
     tap = tiles * tile[0] * wide
-    parts = max(1, min(MOST_PARTS, PARTS_BYTES // (size.taps * tap * F32.size)))
+    most = MOST_PARTS if size.taps > 1 else MOST_PARTS_OF_ONE_TAP
+    parts = max(1, min(most, PARTS_BYTES // (size.taps * tap * F32.size)))
     sums = Temporary("sums", group.id, const(parts * size.taps * tap * F32.size))
     common: dict[str, Any] = {
         "size": size, "x": operands[0], "g": operands[1], "sums": add_buffer(buffers, sums, written=True),
@@ -148,6 +150,25 @@ def lower_conv_weights(group: Group, storage: Mapping[Value, Storage], machine: 
         )
         steps = (1, wide) if turned else (wide, 1)
     return [*before, made, _total(group, sums, parts, (*steps, size.kernel[1] * tap, tap), storage)]
+
+
+def tile_of(rows: int, columns: int, lanes: int) -> tuple[int, int]:
+    """Rows and vectors of a register tile: as many sums as there are registers for, in the most vectors."""
+    sums, vectors = (24, 3) if lanes == 16 else (12, 2)
+    vectors = min(vectors, -(-columns // lanes))
+    return -(-rows // -(-rows // (sums // vectors))), vectors
+
+
+def turns(channels: int, filters: int, lanes: int) -> bool:
+    """Whether the data's channels are the rows: of many, sums that lie so would be slow to add."""
+    return channels <= MOST_TURNED and loads_of(channels, filters, lanes) < loads_of(filters, channels, lanes)
+
+
+def loads_of(rows: int, columns: int, lanes: int) -> int:
+    """What one pixel takes in sums and in loads, both of which processors do two of a cycle."""
+    (tall, wide), vectors = tile_of(rows, columns, lanes), -(-columns // lanes)
+    cuts = [wide] * (vectors // wide) + [vectors % wide] * (vectors % wide > 0)
+    return -(-rows // tall) * sum(max(tall * n, tall + n) for n in cuts)
 
 
 def _geometry(node: Node, op: ConvWeights) -> Geometry:
