@@ -60,6 +60,12 @@ T_FN void t_tile_park(const int rows, const int vecs, t_sum *part, t_sumv acc[T_
         T_UNROLL for (int v = 0; v < vecs; v++) T_OF_SUM(store)(part + r * T_NR + v * TORSHC_LANES, acc[r][v]);
 }
 
+/* Adds what earlier blocks of k left, whose sums are so no part of a longer chain, which would round as often as it is long. */
+T_FN void t_tile_join(const int rows, const int vecs, const t_sum *part, t_sumv acc[T_MR][T_NV]) {
+    T_UNROLL for (int r = 0; r < rows; r++)
+        T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] += T_OF_SUM(load)(part + r * T_NR + v * TORSHC_LANES);
+}
+
 /* Vector v of columns of a row of a panel of sums' type or i8; of i4, of two rows, whose bytes hold an even row below and the
  * next above. */
 T_FN void t_tile_columns(const int bits, const char *b, int v, t_sumv col[2]) {
