@@ -57,7 +57,7 @@ class Description:
     Attributes:
         words: those of WORDS that it has as inputs.
         logits: the output with a number for each word of the vocabulary.
-        caches: in the order of its inputs.
+        caches: the caches, in the order of the model's inputs.
         fixed: whether caches have room for all words from the start.
         count: the name of the number of new words, empty where it is known or has none that options can say.
     """

@@ -151,7 +151,7 @@ def jit(function: Callable[..., Any] | None = None, *, target: str = "llvm", **o
     """Decorator: compile a function written in NumPy when it is first called, for the types and ranks it is given.
 
     Args:
-        function: of arrays, numbers, and tuples, lists and dictionaries of them; numbers of Python and texts are
+        function: takes arrays, numbers, and tuples, lists and dictionaries of them; numbers of Python and texts are
             constants, and each has a compilation of its own.
         target: what to compile for.
         options: further fields of :class:`torshc.base.options.CompileOptions`.

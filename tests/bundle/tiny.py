@@ -151,7 +151,7 @@ def write(
     """Writes the bundle of the model to ``place``.
 
     Args:
-        cache: of objects; by default that of all tests, as most of these are the same in all bundles.
+        cache: the cache of objects; by default that of all tests, as most objects are the same in all bundles.
     """
     tools = CTarget.toolchain.find(CompileOptions(cc=cc or "", profile=profile), isa.resolve(mcpu))
     compiler = tools.compiler

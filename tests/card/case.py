@@ -53,7 +53,7 @@ class Case:
         asked: the least that will do: of PyTorch's speed, or of the speed of a copy if bytes are given. 0: nothing.
         flops: additions and multiplications of a run.
         moved: bytes that a run has to read and write.
-        precision: of torshc's option.
+        precision: torshc's option ``precision``.
         constants: whether peers want the model's constants.
         prepare: what peers get of the constants.
         called: whether calls are timed too, by a line of their own.

@@ -22,7 +22,7 @@ class Report:
     Attributes:
         slice: what is measured.
         card: where.
-        file: of lines of JSON, or none.
+        file: a file of lines of JSON, or none.
         faults: lines without figures so far.
         low: figures below what is asked so far.
     """

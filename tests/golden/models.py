@@ -18,14 +18,14 @@ class Case:
     """A model of few nodes.
 
     Attributes:
-        nodes: in order; ``y`` is the output.
+        nodes: the nodes in order; ``y`` is the output.
         inputs: shapes by name, with a type unless they are f32.
         weights: shapes of constants by name.
         c, device: the templates of its kernels, in order, without their ends; those in parentheses are not shown, as
             another text shows them. Empty where the case shows nothing.
         slack: as of :class:`torshc.kernels.machine.Machine`.
-        archs: of the devices that are compiled for.
-        precision: of products.
+        archs: architectures of the devices that are compiled for.
+        precision: the type that products round their operands to.
         extras: instruction sets of the processor.
     """
 

@@ -20,7 +20,7 @@ class Lesson:
     Attributes:
         make: the network, with the same weights each time.
         batch: its inputs by name, and "target", from the number of the batch.
-        loss: of the network's one output.
+        loss: the loss that is computed from the network's one output.
         steps: how many are compared, fewer than 100 where these take too long on a processor.
         traced: whether PyTorch's older exporter takes it, which traces; else torch.export does.
     """

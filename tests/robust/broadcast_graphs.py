@@ -24,7 +24,7 @@ class Graph:
     Attributes:
         model: the model.
         shapes: by input, its dimensions: names, or numbers.
-        places: by name, how far from the last dimension it stands.
+        places: for each name, how far from the last dimension it stands.
     """
 
     def __init__(self, seed: int, scripts: bool = False) -> None:

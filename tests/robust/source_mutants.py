@@ -188,7 +188,7 @@ class Notes:
     """What the run without changes told.
 
     Attributes:
-        seconds: of each test.
+        seconds: how long each test takes.
         met: the tests that met each mutant, without those met by imports.
         imported: the mutants that imports met.
     """

@@ -35,7 +35,7 @@ class Outcome:
             what a task calls it.
         cause: what failures of one cause share: the error, where it was raised and its message without numbers.
         detail: the message, and the end of the traceback.
-        seconds: of the processor.
+        seconds: processor time.
         mib: the largest memory of the worker until then, without what it had when it was made.
     """
 

@@ -34,7 +34,7 @@ class Decoder(llama.Decoder):
         heads, groups, width: heads of queries, of keys, and their numbers.
         words: in the vocabulary.
         past: positions that the cache has.
-        bits: of a weight; 4 are MatMulNBits with a scale for 32 of them, 32 are floats.
+        bits: bits of a weight; 4 are MatMulNBits with a scale for 32 of them, 32 are floats.
     """
 
     inner: int = 8192

@@ -210,7 +210,7 @@ class World:
         """The outputs of a bundle's ranks, or what each raises; those that are not asked for do not answer.
 
         Args:
-            feeds: of all ranks, or of several runs.
+            feeds: inputs of all ranks, or of several runs.
         """
         each = [feeds] if isinstance(feeds, Mapping) else feeds
         asked = range(self.count) if ranks is None else ranks

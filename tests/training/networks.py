@@ -159,7 +159,7 @@ class Steps:
     """A training step by NumPy, with its states.
 
     Args:
-        shapes: of the inputs that have symbolic dimensions.
+        shapes: shapes of the inputs that have symbolic dimensions.
     """
 
     def __init__(self, source: bytes | Path, step: Path, shapes: Mapping[str, Any] | None = None) -> None:

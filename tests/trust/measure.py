@@ -26,7 +26,7 @@ class Finding:
         figures: what they recorded, by name.
         failures: a text for each test that failed, and for each figure that is missing.
         skipped: why tests were left out, each reason once, with how many.
-        seconds: of the clock.
+        seconds: elapsed time.
     """
 
     promise: Promise

@@ -60,7 +60,7 @@ class Archive:
     """A .npz file, open.
 
     Attributes:
-        names: of its entries, without ``.npy``.
+        names: names of its entries, without ``.npy``.
     """
 
     def __init__(self, path: Path) -> None:

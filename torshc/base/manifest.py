@@ -51,7 +51,7 @@ class TensorSpec:
     """An input or output of a model.
 
     Attributes:
-        name: as in the model.
+        name: its name in the model.
         dtype: short name of its element type ("f32").
         dims: integers, or text for a symbolic dimension ("batch", "2*batch").
         inner: what a "sequence" or an "optional" holds; "?" for a dimension that differs, "..." for any number of them.
@@ -158,7 +158,7 @@ class Needs:
         conditions: what their sizes have to satisfy.
         preferences: what they should satisfy, so that no value inside is empty.
         uses: what their elements are.
-        elements: those that are sizes.
+        elements: elements of inputs that are sizes.
     """
 
     conditions: tuple[ConditionSpec, ...] = ()
@@ -470,7 +470,7 @@ class RankInfo:
 
     Attributes:
         folder: its bundle, inside the one around it.
-        weights_bytes: of its weights.
+        weights_bytes: size of its weights.
         manifest_sha256: of its manifest's file.
     """
 
@@ -507,7 +507,7 @@ class RanksManifest:
         model: its name.
         prefix: what the names of the libraries' functions begin with.
         ranks: the processes, in order.
-        exchanges: in the order of a run.
+        exchanges: the exchanges, in the order of a run.
     """
 
     torshc: str

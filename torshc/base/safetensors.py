@@ -27,7 +27,7 @@ class Safetensors:
     """A .safetensors file, open; of a state file its weights.
 
     Attributes:
-        names: of its entries.
+        names: names of its entries.
     """
 
     def __init__(self, path: Path) -> None:

@@ -247,7 +247,7 @@ def browser_files(
     """The files of a page, by name.
 
     Args:
-        files: of the target.
+        files: the target's files.
         kernels: as :class:`BrowserView` has them.
 
     Raises:

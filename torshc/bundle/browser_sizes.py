@@ -32,7 +32,7 @@ def javascript(e: Expr, names: Mapping[Any, str]) -> str:
     """An expression of symbols as JavaScript.
 
     Args:
-        names: of symbols, by theirs, and of parts that have a name, by their expressions.
+        names: JavaScript's names of symbols, by symbol, and of parts that have one, by expression.
 
     Raises:
         InternalError: it holds what no size does.

@@ -107,7 +107,7 @@ def build_objects(
         seconds: how long a compiler may take for a source.
         holds: what a source holds, in the model's words, by file name; for messages.
         fresh: sources that are compiled each time and here, as they include what nobody knows.
-        workers: of other machines, which compile all others.
+        workers: workers of other machines, which compile all other sources.
 
     Returns:
         One object a distinct text, ordered by source name.

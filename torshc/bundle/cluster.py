@@ -33,11 +33,11 @@ class Workers:
     """Workers that compile for this machine, as :func:`compile_on` connects them.
 
     Attributes:
-        client: Dask's.
+        client: Dask's client.
         place: how a worker finds the compiler.
-        compiler: what it must have.
-        addresses: of those that have it.
-        threads: of these.
+        compiler: the fingerprint that a worker's compiler must have.
+        addresses: addresses of the workers that have this compiler.
+        threads: how many threads these workers have together.
     """
 
     client: Any

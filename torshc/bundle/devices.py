@@ -43,7 +43,7 @@ class Devices:
     """Workers that have a device.
 
     Attributes:
-        client: Dask's.
+        client: Dask's client.
         resource: which workers say that they have one.
         describe: a function of a module of torshc, which a worker calls to tell what it has.
         asked: its argument.
@@ -87,7 +87,7 @@ class Devices:
 
         Args:
             job: a function of a module of torshc, which takes a request and the files.
-            names: of jobs, in the order in which they are started.
+            names: names of jobs, in the order in which they are started.
             request: makes that of a job when it is started.
             end: moment of ``time.monotonic()`` after which none is started.
             tell: hears the name of each job that begins, and of its worker.

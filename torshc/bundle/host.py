@@ -120,7 +120,7 @@ class Buffer:
         space: where it lies.
         index: which input or output; 0 for the others.
         offset: bytes from the start of that.
-        base: of weights, where the weight begins that this is a part of.
+        base: where the weight begins that this is a part of.
     """
 
     space: Literal["input", "output", "weights", "arena", "state"]
@@ -219,8 +219,8 @@ class Launch:
         comment: one line for the reader, e.g. the numbers of its nodes; never text of a model.
         threads: threads of a block, on a device.
         fallback: a kernel of the C target in a library for a device; its buffers are copied to the processor and back.
-        bytes: of a fallback, the size of each buffer.
-        written: of a fallback, which buffers it writes.
+        bytes: for a fallback, the size of each buffer.
+        written: for a fallback, which buffers it writes.
         spans: where arguments are bound, the bytes of each; None for one that is the same as another before it.
         demands: flags among what it writes, each with what is out of range when it is set; the run ends then.
         faults: of which operator the kernel is, where it may fail on the processor; it gets one more of `dim` then, the
@@ -330,14 +330,14 @@ class HostProgram:
         conditions: what has to hold before a run.
         extents: dimensions of values between inputs and outputs that elements could make negative.
         arena_bytes: bytes of the arena that holds intermediate values.
-        steps: in order.
+        steps: the steps in order.
         states: what the model keeps from run to run.
         state_header: what the files begin with that hold the states; empty without states.
         moves: new states that no step can write in their places, and these.
-        shared: of each output the input whose buffer it may be, -1 for none; empty where there are none.
-        interface_id: of the manifest's names, types and dimensions (:class:`torshc.base.manifest.Manifest`).
+        shared: for each output the input whose buffer it may be, -1 for none; empty where there are none.
+        interface_id: identity of the manifest's names, types and dimensions (:class:`torshc.base.manifest.Manifest`).
         model_sha256: of the model's file, hexadecimal; empty where there was none.
-        weights_bytes: of the weights in memory, 0 for none.
+        weights_bytes: size of the weights in memory, 0 for none.
         file_bytes: payload of the weights file.
         stored: the weights, where the file holds some in a narrower type; empty where it is used as it is.
         named: the model's weights by name, where the library takes others for them.
@@ -351,7 +351,7 @@ class HostProgram:
         variants: the same model in forms for some sizes, over the same inputs, outputs, symbols and weights. Of those
             that fit the sizes of a run that this one takes, the run takes the first. Their steps are numbered after
             these.
-        taken: of a variant, its sizes.
+        taken: sizes that a variant is for.
         guards: of a variant, the values of inputs that a run has to have that takes it.
         padded: of a variant, the numbers of inputs whose zeros say which rows it leaves out.
         loose: the same model in the form that runs take whose sizes this one refuses, as variants are; its steps are

@@ -52,7 +52,7 @@ class Stretch:
     """Steps that one C function makes.
 
     Attributes:
-        steps: in order.
+        steps: the steps in order.
         first: number of the first one.
         moves: what is copied behind them.
         awaits: whether exchanges have to be done before that, and before the run ends.
@@ -287,7 +287,7 @@ class Lists:
     """Lists of numbers in one table of C, as lists in a function would lie on its stack.
 
     Args:
-        name: of the table.
+        name: name of the table.
 
     Attributes:
         all: the numbers of all lists, in order.

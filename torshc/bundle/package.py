@@ -172,7 +172,7 @@ class BundleWriter:
         """Writes weights.bin, an array at a time; with ``embed`` it is removed again by :meth:`add_library`.
 
         Args:
-            identity: of the library that will read it; None for that of what is written.
+            identity: identity of the library that will read the file; None for that of what is written.
 
         Raises:
             ConfigError: too large to embed.

@@ -55,8 +55,8 @@ class Placed:
         threads: threads of a block, on a device.
         fallback: whether it runs on the processor although that is not the device.
         explicit_bindings: whether its arguments are ranges of known sizes that must not overlap.
-        faults: of which operator a kernel is that may fail in a run; empty for others.
-        collective: of which operator a kernel is that exchanges tensors with other ranks; empty for others.
+        faults: the operator of a kernel that may fail in a run; empty for others.
+        collective: the operator of a kernel that exchanges tensors with other ranks; empty for others.
     """
 
     kernel: Kernel
@@ -120,8 +120,8 @@ class Program:
 
     Attributes:
         weights, offsets: the constants, and where each lies in the file.
-        names: of all symbols, by number; the inputs bind the first of them (`symbols`).
-        segments: of a script, the program of each segment, whose weights are these.
+        names: names of all symbols, by number; the inputs bind the first of them (`symbols`).
+        segments: for a script, the program of each segment, whose weights are these.
         conditions: all that has to hold, those of the segments and of the script's steps too.
         Others are as of :class:`.host.HostProgram`.
     """
@@ -227,7 +227,7 @@ class Assembler:
         graph: the graph that the kernels compute.
         storage: where its values lie.
         placed: the kernels in launch order.
-        names: of the symbols, by number.
+        names: names of the symbols, by number.
         beside: the assembler of another segment of the same script, whose weights are this one's too.
     """
 

@@ -25,7 +25,7 @@ def state_header(states: Sequence[HostState], model: str) -> str:
     The library looks for the format and the model's hash at the places where they stand here.
 
     Args:
-        states: in the order in which they lie in the file, without gaps.
+        states: the states, in the order in which they lie in the file, without gaps.
         model: SHA-256 of the model.
     """
     entries: dict[str, Any] = {"__metadata__": {"format": STATE, "model": model}}

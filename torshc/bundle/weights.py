@@ -84,8 +84,8 @@ def write_weights(path: Path, arrays: Iterable[Iterable[npt.NDArray[Any]]], iden
 
     Args:
         path: the file, which must not exist.
-        arrays: of each, the parts that make it up; any shapes and types, written in C order.
-        identity: of the library that will read it; None for that of what is written.
+        arrays: the parts of each array, of any shapes and types; they are written in C order.
+        identity: identity of the library that will read the file; None for that of what is written.
 
     Raises:
         OutputError: it cannot be written.

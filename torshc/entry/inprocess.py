@@ -70,7 +70,7 @@ class Stats:
         launches: kernels that were run.
         bytes: bytes that kernels read and wrote at the least.
         kernels: distinct kernels that were loaded: those of the fast form, and of another one once a run took it.
-        cached: of these, the ones that were in memory or in the cache.
+        cached: how many of these were in memory or in the cache.
         compile_seconds: seconds from the graph to what can be run.
     """
 
@@ -179,7 +179,7 @@ class InProcess:
     Runs of threads take turns.
 
     Attributes:
-        name: of the model.
+        name: name of the model.
         inputs, outputs: in the model's order.
         compilation: what was compiled.
     """

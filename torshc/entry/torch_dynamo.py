@@ -76,7 +76,7 @@ class _Inference:
 
     Args:
         graph: without mutations, of ATen's operators.
-        options: of the compilations.
+        options: options of the compilations.
     """
 
     def __init__(self, graph: Any, options: CompileOptions) -> None:

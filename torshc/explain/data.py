@@ -51,7 +51,7 @@ class NodeInfo:
         id: its number.
         op: its operator; "copy" of one that only moves a value.
         name: the model's name of it.
-        type: of its first result.
+        type: type of its first result.
         operands: numbers of the nodes that it reads.
         origin: the operator of the model's node of that name, where passes replaced it.
     """

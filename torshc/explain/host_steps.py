@@ -16,7 +16,7 @@ class Course:
     Attributes:
         what: "launch", "operator", "if", "else", "loop", "size".
         text: for people.
-        groups: of a launch, the groups that run.
+        groups: the groups that a launch runs.
         node: number of the node that it comes from, or None.
     """
 

@@ -38,7 +38,7 @@ class Function:
         formula: what computes it in f32 (:mod:`.formulas`), where languages need not have it.
         double: what computes it in f64; without it the C library's function of this name does.
         reach: where arguments are too far from 0 for the formula, and the C library's function computes it.
-        slopes: of a formula, what a small change of each argument changes the result by (:mod:`.derivatives`).
+        slopes: for a formula, what a small change of each argument changes the result by (:mod:`.derivatives`).
     """
 
     name: str

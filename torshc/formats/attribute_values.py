@@ -156,7 +156,7 @@ def values_of(op_type: str, name: str, version: int) -> Values:
     """The values of an operator's attribute; None when all have a meaning, or the operator looks for itself.
 
     Args:
-        version: of the operator's definition.
+        version: version of the operator's definition.
     """
     for key in ((op_type, name, version), (op_type, name)):
         if key in _BY_OPERATOR:
@@ -168,8 +168,8 @@ def check_values(op: SourceOp, attributes: Mapping[str, Any], version: int) -> N
     """Check that each attribute of a node has a value with a meaning.
 
     Args:
-        attributes: of kinds that fit.
-        version: of the operator's definition.
+        attributes: the attributes, whose kinds fit.
+        version: version of the operator's definition.
 
     Raises:
         Misfit: for a value that the operator does not define.

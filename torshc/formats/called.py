@@ -28,7 +28,7 @@ def node_of(
     """The node that a call stands for, and its operands.
 
     Args:
-        name: of the operator, in snake case.
+        name: name of the operator, in snake case.
         outputs: how many results are wanted; 0 for those that it always has.
 
     Raises:

@@ -37,7 +37,7 @@ class TensorDevices:
 
     Attributes:
         tensor: its name.
-        groups: of each shard in order, the devices that have it; empty where nothing is said.
+        groups: for each shard in order, the devices that have it; empty where the model says nothing.
         axes: which are split.
     """
 
@@ -55,7 +55,7 @@ class NodeDevices:
         name: its name.
         outputs: names of what it makes.
         configuration: the name of the configuration.
-        stage: of a pipeline; None where nothing is said.
+        stage: the node's stage of a pipeline; None where the model says nothing.
         tensors: how it has its tensors.
         nested: whether it stands in a branch, a loop's body or a function.
     """

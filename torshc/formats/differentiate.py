@@ -24,7 +24,7 @@ def differentiate(
     Where a node is given other values than those it names, what lies between them and y is computed again from these.
 
     Args:
-        values: of the graph by name.
+        values: the graph's values by name.
 
     Raises:
         Misfit: operands and names do not fit.

@@ -55,7 +55,7 @@ class Draft:
         Args:
             op: ONNX's name of the operator, of the newest operator set of its domain.
             inputs: names; "" where an optional one is absent.
-            name: of the node, for messages.
+            name: name of the node, for messages.
 
         Raises:
             ModelError, UnsupportedError: the operands do not fit, or torshc cannot do it.

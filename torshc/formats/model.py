@@ -45,7 +45,7 @@ class TypeDecl:
         dtype: element type, or None when it is not declared or is one that torshc lacks.
         dims: a number, a name (or expression) or None (unknown) each; None when not even the rank is declared.
         problem: why the type cannot be used, or "".
-        inner: of a sequence or an optional, what it holds.
+        inner: the type of what a sequence or an optional holds.
     """
 
     dtype: DType | None = None

@@ -30,7 +30,7 @@ class Nodes:
     """Nodes that are being written, each with names of its own.
 
     Attributes:
-        prefix: of the names.
+        prefix: what all names begin with.
     """
 
     def __init__(self, prefix: str) -> None:

@@ -124,7 +124,7 @@ class _Landing:
 
     Attributes:
         x: the operand.
-        index: of the read.
+        index: index of the read.
         found: dimensions of x whose index is computed.
         own: loops that are themselves the index of each other dimension.
         spread: loops that the computed indices depend on.

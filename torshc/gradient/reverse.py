@@ -47,8 +47,8 @@ def gradients(builder: Builder, y: Value, xs: Sequence[Value], seed: Value | Non
 
     Args:
         builder: adds the nodes to the graph that y is in.
-        y: of floats.
-        xs: of floats: inputs, constants or results of nodes. Each counts as independent of the others.
+        y: a value of floats.
+        xs: values of floats: inputs, constants or results of nodes. Each counts as independent of the others.
         seed: the gradient of y; ones when absent, so that it is the sum of y that is differentiated.
 
     Raises:

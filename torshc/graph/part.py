@@ -16,7 +16,7 @@ def copy_part(
     demanded of its copy.
 
     Args:
-        nodes: in topological order.
+        nodes: the nodes to copy, in topological order.
         outputs: results of these nodes, which become the outputs of the copy.
         unknown: values whose contents may not be used, as they are symbols that are not bound yet.
 

@@ -23,11 +23,11 @@ class CollectiveKernel(Kernel):
 
     Attributes:
         verb: which function of ``t_ranks.h`` it calls.
-        operator: of which operator it is.
+        operator: the operator that it computes.
         payload: numbers of the buffers that hold what is sent and what comes, in this order.
         token: number of the buffer of the token that it gives.
         size: bytes of its own part; of what is summed, elements.
-        type: of what is summed, DLPack's type code and bits; empty where only bytes move.
+        type: DLPack's type code and bits of what is summed; empty where only bytes move.
         numbers: what the function takes beside these.
     """
 

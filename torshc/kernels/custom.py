@@ -42,7 +42,7 @@ class CustomKernel(Kernel):
 
     Attributes:
         function: its name.
-        operator: of which operator it is.
+        operator: the operator that it computes.
         inputs, outputs: what it gets.
         words: the attributes.
         private: bytes of scratch for each thread; on a device for the call.

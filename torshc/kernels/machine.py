@@ -46,7 +46,7 @@ class Machine:
             with 0 it may have that of the plain sum, and with None there are plain sums only.
         exact_batches: whether the bits of a row may not depend on how many rows there are, where that costs time.
         tf32: whether devices may round factors of f32 products to tf32, to 2^-11 of each.
-        archs: of the devices that are compiled for, as their tools call them ("sm_90a"); empty where nothing is known.
+        archs: architectures of the devices that are compiled for, in the names of their tools ("sm_90a"); may be empty.
         device: what these devices have in common.
         version: what tells kernels for this processor from those for others in one library.
         by_size: whether run-time sizes may choose among several kernels, which take longer to compile.

@@ -35,7 +35,7 @@ class TreesKernel(HeavyKernel):
     """What the leaves say that rows reach, aggregated; its stores make their values from ``acc``.
 
     Attributes:
-        axes: of the epilogue: rows and targets, or one axis for both where memory runs on.
+        axes: axes of the epilogue: rows and targets, or one axis for both where memory runs on.
         x: the rows, stepping along rows; the features of a row lie side by side.
         nodes, roots, weights: buffers of the tables, as the operator describes them.
         trees, targets: their number.

@@ -22,7 +22,7 @@ class Kept:
     """What the forward pass of a step makes and its backward pass reads.
 
     Args:
-        graph: of known sizes.
+        graph: a graph of known sizes.
         loss: the node behind which the backward pass begins.
 
     Attributes:

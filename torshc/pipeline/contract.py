@@ -42,7 +42,7 @@ class Contract:
     Attributes:
         symbol: its name, made from its generated text: whatever changes what it computes changes the name.
         target, suffix: what it is for, and the ending of its source.
-        kind: of the kernel.
+        kind: kind of the kernel.
         buffers: its arguments in order.
         dims: the sizes that it finds in ``dim``, in order.
         tasks: pieces of work; it is given a range of them, or as many blocks.

@@ -68,9 +68,9 @@ def fit_sizes(
     """Sizes near the given ones that satisfy all conditions, as far as sizes alone decide them.
 
     Args:
-        sizes: of all symbolic dimensions.
+        sizes: sizes of all symbolic dimensions.
         fixed: names of those that stay; where only these are in a condition, the run says whether it holds.
-        conditions: of the model.
+        conditions: the model's conditions.
         preferences: conditions that are satisfied as well where there are such sizes.
 
     Raises:

@@ -55,7 +55,7 @@ class Group:
     Attributes:
         id: number in launch order.
         kind: "nest" (no reduction), "row" (reductions) or the family of the heavy anchor.
-        nodes: in topological order.
+        nodes: its nodes, in topological order.
         folded: views, and cheap nodes computed again, that it reads through; they may be in several groups.
         anchor: the heavy node, if there is one.
         outputs: values that it writes to memory.

@@ -20,7 +20,7 @@ def side_by_side(
     Args:
         groups: in launch order.
         writers: the groups that have to run before a value can be read.
-        position: of a node in the graph.
+        position: where a node stands in the graph.
     """
     return [_join_groups(run, position) if len(run) > 1 else run[0] for run in _runs(groups, writers)]
 

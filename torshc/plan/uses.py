@@ -58,7 +58,7 @@ class InputNeeds:
     """Conditions on inputs without which a run computes nothing.
 
     Attributes:
-        uses: of the inputs that may not be any numbers.
+        uses: how inputs are used that may not hold just any number.
         preferences: conditions with which no value is empty, where that does not go without saying.
     """
 

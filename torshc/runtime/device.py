@@ -52,9 +52,9 @@ class Opened:
 
     Args:
         library: the loaded library.
-        name: of the model, for messages.
+        name: name of the model, for messages.
         weights: the weights file, unless there is none beside the library.
-        threads: of a run on the processor.
+        threads: number of threads of a run on the processor.
         device: type and number of where it runs.
         stream: the caller's stream, 0 for the library's own.
         profile: what the names of files begin with that tell what runs saw; None for what the environment says.

@@ -41,7 +41,7 @@ class Model:
     thread has a :meth:`context`.
 
     Attributes:
-        name: of the model.
+        name: name of the model.
         inputs, outputs: in the model's order.
         conditions: equations that the sizes of its inputs have to satisfy, but for a 1 that its loose form broadcasts.
         needs: the same, with what else makes a run compute something.
@@ -506,7 +506,7 @@ class Model:
         meanwhile.
 
         Args:
-            threads: of its runs, the caller's included; as many as the bundle was compiled for when None.
+            threads: threads of its runs, the caller's included; as many as the bundle was compiled for when None.
 
         Raises:
             RunError: the model was not compiled with ``train`` and ``serve_while_training``, or is closed.

@@ -62,7 +62,7 @@ class Place:
         """The table's address.
 
         Args:
-            library: of the rank, at `path`.
+            library: the rank's library, at `path`.
 
         Raises:
             BundleError: the processes cannot meet.

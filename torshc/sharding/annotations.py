@@ -24,7 +24,7 @@ def cut_as_annotated(graph: Graph, devices: ModelDevices, name: str = "") -> Sta
 
     Args:
         graph: the model.
-        name: of the configuration; may be left out where there is one.
+        name: name of the configuration; may be left out where there is one.
 
     Raises:
         ConfigError: with all annotations that say nothing that ranks can do.

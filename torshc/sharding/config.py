@@ -68,7 +68,7 @@ class Stages:
 
     Attributes:
         count: how many there are.
-        names: of each stage, which nodes are its, by their names or those of what they make; empty where the bytes of
+        names: for each stage, its nodes, by their names or those of their results; empty where the bytes of
             weights decide.
         where: file and line.
         parts: into how many a batch is cut, on which stages work side by side.
@@ -85,9 +85,9 @@ class SplitRule:
     """Which weights are split, and along which axis.
 
     Attributes:
-        names: of weights, or of products, by their nodes' names or those of their results.
-        axis: of the weights; negative from the end.
-        parts: of how many equal sections of the axis, or sections of which lengths, each rank has its part: 3 where one
+        names: weights, or products, which are named by their nodes or by their results.
+        axis: axis of the weights; a negative one counts from the end.
+        parts: how many equal sections the axis has, or their lengths, of each of which a rank has its part: 3 where one
             product makes queries, keys and values.
         where: file and line.
     """
@@ -109,8 +109,8 @@ class ScatterRule:
     """Sums over ranks of which each gets its part, so that what follows is computed once and not by every rank.
 
     Attributes:
-        names: of products, by their nodes' names or those of their results.
-        axis: of the result; negative from the end.
+        names: products, which are named by their nodes or by their results.
+        axis: axis of the result; a negative one counts from the end.
         where: file and line.
     """
 

@@ -14,7 +14,7 @@ class Machine:
     """What a rank runs on, and what lies between ranks.
 
     Attributes:
-        operations: of f32 a second.
+        operations: operations of f32 a second.
         halves: operations of f16 or bf16 a second.
         memory: bytes a second.
         link: bytes a second in each direction, of a rank to others.

@@ -21,7 +21,7 @@ class Transfer:
         source, target: the ranks; -1 for all of them.
         kind: the operator's name ("Send", "AllReduce").
         name: the model's name of the tensor, or of the node that makes it.
-        type: of what each rank gives.
+        type: type of what each rank gives.
     """
 
     source: int

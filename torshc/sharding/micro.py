@@ -28,7 +28,7 @@ def cut_micro_batches(graph: Graph, stages: Stages, stage: Mapping[Node, int]) -
     the parts, and in that of the model's nodes within one, so that no rank waits for one that waits for it.
 
     Args:
-        stage: of each node, `EVERYWHERE` for what all ranks compute, with whole inputs.
+        stage: the stage of each node, `EVERYWHERE` for what all ranks compute, with whole inputs.
 
     Raises:
         ConfigError: the batch is not known, or cannot be cut into so many parts.

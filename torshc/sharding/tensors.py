@@ -31,9 +31,9 @@ class Layouts:
     Attributes:
         ranks: how many there are.
         weights: layouts of constants.
-        uses: of operands as one node reads them.
-        gives: of results, whatever they have of themselves.
-        scattered: of sums over ranks.
+        uses: how one node reads its operands.
+        gives: how a node lays out its results by itself.
+        scattered: how sums over ranks are laid out.
         where: what says so, where that is the model itself: what no rule can follow is refused then.
     """
 
@@ -79,7 +79,7 @@ class _Splitter:
     """The graphs of all ranks in the making.
 
     Attributes:
-        layout: of values of the model; those that are not there are whole.
+        layout: the layout of values of the model; a value without one is whole.
         scattered: how sums are split that are not to be whole on every rank.
         gives: how results are to be split.
         whole: nodes of which an operand is to be split, and which no rule can compute so.

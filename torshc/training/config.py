@@ -98,12 +98,12 @@ class Training:
         loss, optimizer: as they say.
         outputs: outputs of the model that a step gives too.
         gradients: the trained weights whose gradients a step gives too.
-        weight_decay: of every trained weight, as the optimizer takes it: L2 in the gradient, or decoupled.
+        weight_decay: decay of every trained weight, as the optimizer takes it: L2 in the gradient, or decoupled.
         clip_norm: the largest norm of all gradients together; None for any.
         batch_norm: the statistics that batch normalisation uses: those of the batch, to which the running ones move, or
             the running ones, which stay.
         dropout: whether Dropout drops anything.
-        seed: of what steps draw; None for an input.
+        seed: seed of what steps draw; None where it is an input.
         accumulate: how many steps, each of a part of a batch, make one update, by the mean of their gradients.
         loss_scale: by what the loss is multiplied while gradients are computed; None for not at all.
         refuse_nan: whether a step whose loss is no finite number is refused.

@@ -180,7 +180,7 @@ def clipped(
     """Gradients whose norm, of all together, is at most `norm`: min(1, norm / (|g| + 1e-6)) g.
 
     Args:
-        squares: of each the sum of its elements' squares, or what this rank has of that.
+        squares: for each, the sum of its elements' squares, or this rank's part of that sum.
         over: the sum over ranks.
     """
     wide = F64 if any(g.dtype is F64 for g in gradients) else F32

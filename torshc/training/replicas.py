@@ -34,7 +34,7 @@ class Replicas:
     A loss is a mean over the batch, so the mean over ranks, whose parts are equally long, is that of the whole batch.
 
     Args:
-        builder: of the step's graph.
+        builder: builder of the step's graph.
         rank, ranks: which of how many this is.
         shared: whether each keeps its part of what the optimizer keeps.
     """
@@ -49,7 +49,7 @@ class Replicas:
         """Sums over ranks, by name, exchanged in the order in which summands are computed; of one rank its own.
 
         Args:
-            gradients: of those of weights that are shared, this rank's part of the sum, a vector.
+            gradients: for weights that are shared, this rank's part of the sum, a vector.
         """
         values = {**others, **gradients}
         if self._count == 1:

@@ -30,7 +30,7 @@ class Scaling:
     """The scale of one step; without one it scales nothing, and each update is made.
 
     Args:
-        builder: of the step's graph.
+        builder: builder of the step's graph.
         scale: what the step's file says; None for nothing.
 
     Attributes:

@@ -65,7 +65,7 @@ class Step(StepStats):
 
     Attributes:
         bytes, flops: moved and computed at the least.
-        share: of the roof: the least time that this may take, as part of the time that it took.
+        share: the least time that this may take, by the roof, as part of the time that it took.
         bound: what decides the least time, "bytes" or "flops".
     """
 

@@ -164,10 +164,10 @@ def make_inputs(
     """Inputs from files, and the rest drawn from a seed: floats normally, integers by their use (:mod:`.draws`).
 
     Args:
-        files: as :func:`read_inputs` takes them.
+        files: files, as :func:`read_inputs` takes them.
         dims: sizes of symbolic dimensions; of the others, those that a file's array shows are taken from it.
         defaults: sizes of what remains: the first symbol gets the first, and so on, the last standing for the rest.
-        needs: of the model; where the defaults do not satisfy its conditions, other sizes are taken.
+        needs: needs of the model; where the defaults do not satisfy its conditions, other sizes are taken.
 
     Raises:
         ConfigError: `dims` names a dimension that the model does not have, or contradicts an array; or no sizes satisfy

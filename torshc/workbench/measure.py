@@ -88,7 +88,7 @@ class KernelBench:
 
     Args:
         compilation: what the group is of.
-        sizes: of the symbolic dimensions.
+        sizes: sizes of the symbolic dimensions.
         tools: what compiles kernels.
     """
 

@@ -32,7 +32,7 @@ def torch_calls(
     """Calls of a module by the names that people see: inputs are arrays of the host, and so are results.
 
     Args:
-        names: of what is asked for, some of :data:`PYTORCH`.
+        names: which systems are asked for, some of :data:`PYTORCH`.
         model: the model's file; a module in a .pt2 beside it needs no naming.
         module: where the module is, as _FORMS says; empty for beside the model.
         feeds: the inputs, in the model's order.

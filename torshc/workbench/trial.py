@@ -33,7 +33,7 @@ def trial_files(model: Path, compilation: Compilation, seed: int = 0) -> dict[st
     Args:
         model: its file, for onnx's reference evaluator.
         compilation: what was made of it.
-        seed: of the random inputs.
+        seed: seed of the random inputs.
 
     Raises:
         UnsupportedError: an input or output that holds no numbers.

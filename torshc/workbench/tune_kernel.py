@@ -48,7 +48,7 @@ class Tuned:
 
     Attributes:
         record: what became of it.
-        launches: of the kernel in a run of the model.
+        launches: how often a run of the model launches the kernel.
         usual, best: seconds that its group takes with the usual choices and with those of the record.
         variants: how many were measured; refused: how many of them computed something else.
     """
@@ -105,8 +105,8 @@ class Kernels:
     """The kernels of a model that can be tuned on this machine, by their names in records, those with most work first.
 
     Attributes:
-        compilation: of the model, with the usual kernels.
-        sizes: of symbolic dimensions.
+        compilation: compilation of the model, with the usual kernels.
+        sizes: sizes of symbolic dimensions.
     """
 
     compilation: Compilation

@@ -107,7 +107,7 @@ class _Wide:
 
     Args:
         feeds: the step's inputs.
-        states: of the model before its step; how many updates it has left out is taken from it, as draws depend on it.
+        states: the model's states before its step, among them how many updates it left out, as draws depend on that.
     """
 
     def __init__(self, path: Path, training: Training, feeds: Mapping[str, Array], states: Mapping[str, Array]) -> None:

@@ -62,7 +62,7 @@ class Trace:
     """A function that is being traced: its nodes so far.
 
     Args:
-        name: of the function.
+        name: name of the function.
     """
 
     def __init__(self, name: str) -> None:
@@ -119,7 +119,7 @@ class Traced(NDArrayOperatorsMixin):
 
     Args:
         trace: the trace that it belongs to.
-        name: of the value in the model.
+        name: name of the value in the model.
 
     Attributes:
         own: whether it is the result of arithmetic, that no other array shares memory with.

@@ -53,7 +53,7 @@ class TracedFunction:
     """A function as a model.
 
     Attributes:
-        name: of the function.
+        name: name of the function.
         form: its results, as the function gives them.
     """
 
@@ -318,7 +318,7 @@ def jit(function: Callable[..., Any] | None = None, *, target: str = "llvm", **o
     """Decorator: compile a function written in NumPy when it is first called.
 
     Args:
-        function: of arrays, numbers, and tuples, lists and dictionaries of them; numbers of Python and texts are
+        function: takes arrays, numbers, and tuples, lists and dictionaries of them; numbers of Python and texts are
             constants, and each has a compilation of its own.
         target: what to compile for.
         options: further fields of :class:`torshc.base.options.CompileOptions`.

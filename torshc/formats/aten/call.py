@@ -74,8 +74,8 @@ class Call:
     """A call as functions of the table see it.
 
     Attributes:
-        builder: of the graph that what they compute is added to.
-        node: of PyTorch's graph.
+        builder: builder of the graph that the computation is added to.
+        node: the node of PyTorch's graph.
         types: what PyTorch says of the results; None for those that are no tensors.
     """
 

@@ -32,7 +32,7 @@ class Step:
     """An operator that PyTorch runs, on a tensor unless it makes one.
 
     Attributes:
-        target: of PyTorch.
+        target: PyTorch's name of the operator.
         args, kwargs: behind that tensor; sizes are expressions.
     """
 
@@ -91,9 +91,9 @@ class Program:
     Attributes:
         graph: what torshc computes.
         ports: its inputs.
-        results: of the whole.
-        symbols: of each symbolic size, the argument that is it, or that has it as a dimension.
-        device: of its tensors, as "cpu".
+        results: what the whole program returns.
+        symbols: for each symbolic size, the argument that is this size, or has it as a dimension.
+        device: where its tensors lie, as "cpu".
     """
 
     graph: Graph

@@ -30,7 +30,7 @@ def fourier(length: int, rows: int, parts: int, inverse: bool, onesided: bool) -
     Args:
         rows: elements that are transformed; those up to the length that are missing count as 0.
         parts: 1 for real elements, 2 for real and imaginary parts.
-        onesided: of a forward transform, only the first length // 2 + 1 results; of an inverse one, these are what is
+        onesided: for a forward transform, only the first length // 2 + 1 results; of an inverse one, these are what is
             transformed, and the results are real.
     """
     bins = length if inverse or not onesided else length // 2 + 1

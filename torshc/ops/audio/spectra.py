@@ -42,7 +42,7 @@ class Fourier(Op):
 
     Attributes:
         axis: transformed dimension, not the last one.
-        length: of the transform; elements past it are left out, those missing count as 0.
+        length: length of the transform; elements past it are left out, those missing count as 0.
     """
 
     family: ClassVar[str] = "nest"

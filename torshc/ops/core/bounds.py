@@ -48,7 +48,7 @@ class OutOfRange(Op):
     """Whether any element x of the operand is outside of -size .. size - 1; of rank 0.
 
     Attributes:
-        sizes: of each place of the last dimension, or one for all.
+        sizes: a size for each place of the last dimension, or one for all.
         negative: whether negative ones count from the end; else 0 is the least.
         use: what the elements are, for whoever draws some: an "index", a "position" or a "length".
     """
@@ -82,7 +82,7 @@ def demand_in_range(
     """Refuse indices outside of -size .. size - 1: now when they are known, else at run time.
 
     Args:
-        sizes: of each place of the last dimension, or one for all.
+        sizes: a size for each place of the last dimension, or one for all.
         negative: whether negative ones count from the end; else 0 is the least.
         use: as of :class:`OutOfRange`.
 

@@ -59,7 +59,7 @@ class Declared:
     Attributes:
         form: "composite", "nest", "kernel" or "host kernel".
         file: the operator file, or the package's module.
-        line: of the declaration in it.
+        line: line of the declaration in it.
         reference: computes the results of arrays and attributes in NumPy; None where nothing but the operator does.
     """
 

@@ -71,7 +71,7 @@ class Work:
     """The work of an operator in the plan.
 
     Attributes:
-        types: of the result, or of several.
+        types: type of the result, or types of several.
         tasks: pieces that threads share.
         scratch: bytes that each thread gets; with CUDA, that the call gets.
     """

@@ -44,8 +44,8 @@ class Backward:
     Attributes:
         inputs: operands, None where an optional one is absent.
         outputs: results.
-        gradients: of the results; None where nothing depends on one.
-        wanted: of each operand, whether its gradient is asked for.
+        gradients: gradients of the results; None for a result on which nothing depends.
+        wanted: for each operand, whether its gradient is asked for.
     """
 
     inputs: tuple[Tensor | None, ...]

@@ -21,7 +21,7 @@ class Operands:
     """The positional parameters of a function.
 
     Attributes:
-        optional: of each operand, whether it may be absent.
+        optional: for each operand, whether it may be absent.
         rest: whether those that follow may be absent; None where none may follow.
         node: whether the node itself is the first parameter.
     """

@@ -42,11 +42,11 @@ class SourceNode:
     Attributes:
         op_type: ONNX's name of the operator.
         opset: version of its domain.
-        attributes: by name; int, float, str, bytes-free, tuples of them, numpy arrays, or sub-graphs.
+        attributes: values by name; int, float, str, bytes-free, tuples of them, numpy arrays, or sub-graphs.
         inputs: operands; None where an optional one is absent. Trailing absent ones are dropped.
         outputs: number of outputs that the model names (an unused optional one in the middle counts).
         builder: where operators are added.
-        stated_rank: of the first output, where the model states it.
+        stated_rank: rank of the first output, where the model states it.
         apply: for functions of users: adds a node of an operator, by domain and name in snake case, from operands
             (values, numbers, lists, arrays), attributes and the number of its results, 0 for those that it always has.
         note: for functions of users: says that the model holds an operator.

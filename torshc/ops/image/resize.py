@@ -39,14 +39,14 @@ class Resize(Op):
     """Resampling of any dimensions, by the nearest element, linearly or by cubic convolution.
 
     Attributes:
-        axes: of every dimension.
+        axes: how each dimension is resampled.
         mode: "nearest", "linear" or "cubic".
         transform: from an output coordinate to one of the input; ONNX's coordinate_transformation_mode.
-        rounding: of the nearest coordinate; ONNX's nearest_mode.
+        rounding: how a coordinate is rounded to the nearest; ONNX's nearest_mode.
         cubic: coefficient of the cubic kernel.
         exclude_outside: taps outside of the tensor weigh nothing (otherwise they read its edge).
         antialias: where the result is smaller, the kernel is as wide as an element of it.
-        crops: of every dimension, when regions are cropped.
+        crops: the region of every dimension, when regions are cropped.
         extrapolation: what stands where a coordinate of a crop lies outside of the tensor.
     """
 

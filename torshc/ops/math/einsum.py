@@ -33,7 +33,7 @@ class Einsum(Op):
     """Products of elements of the operands, summed over every label that the output lacks.
 
     Attributes:
-        labels: of each operand's dimensions, a character each; the ellipsis is written out as capital letters.
+        labels: for each operand, a character for each dimension; the ellipsis is written out as capital letters.
         result: labels of the output.
     """
 

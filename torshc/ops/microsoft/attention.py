@@ -243,7 +243,7 @@ class Appended(Op):
     """A cache [B, G, P, D] with new entries [B, G, S, D] written into it from places [B] on; zeros behind both.
 
     Attributes:
-        length: of the result.
+        length: length of the result.
     """
 
     family: ClassVar[str] = "nest"

@@ -32,7 +32,7 @@ class CachedAttention(Formula):
     Attributes:
         scale: factor on the scores.
         interleaved: as of :class:`Rotated`.
-        length: of the caches that it gives; what neither is old nor new is 0.
+        length: length of the caches that it gives; what neither is old nor new is 0.
     """
 
     family: ClassVar[str] = "cache"

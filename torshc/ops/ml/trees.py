@@ -38,7 +38,7 @@ class _Forest:
     Attributes:
         branches: feature, mode, value, whether NaN goes to "true", and both sides.
         leaves: weights by target.
-        roots: of each tree. A side or a root is a branch's number, or a leaf's as -1 - number.
+        roots: the root of each tree. A side or a root is a branch's number, or a leaf's as -1 - number.
     """
 
     what: str

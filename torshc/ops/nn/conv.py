@@ -374,7 +374,7 @@ class ConvWeights(Op):
     Operands: the data x[N, C, spatial] and the gradient g[N, M, spatial] of the convolution.
 
     Attributes:
-        shape: of the weights.
+        shape: shape of the weights.
         strides, pads, dilations, group: as of :class:`Conv`.
         out: element type of the result where it is not that of the operands.
     """

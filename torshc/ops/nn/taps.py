@@ -24,8 +24,8 @@ class FoldedTaps(Op):
         box: pixels in each spatial dimension.
         steps: pixels from one of the grid to the next.
         starts: where the first box begins.
-        sizes: of the grid.
-        channels: of the result, at least C times the pixels of a box.
+        sizes: sizes of the grid.
+        channels: channels of the result, at least C times the pixels of a box.
     """
 
     family: ClassVar[str] = "nest"

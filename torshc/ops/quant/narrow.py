@@ -97,7 +97,7 @@ class PairLayer(Formula):
 
     Attributes:
         block: terms of a column that share a scale.
-        epsilon: of the norm.
+        epsilon: epsilon of the norm.
         gate: the activation, an operator of one operand, or "".
     """
 

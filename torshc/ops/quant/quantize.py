@@ -109,7 +109,7 @@ class QuantizeLinear(Formula):
     To floats of 8 and 4 bits it is a cast of x / scale.
 
     Attributes:
-        axis: of a scale that is a vector, or of the blocks.
+        axis: axis of a scale that is a vector, or of the blocks.
         block_size: elements along the axis that share a scale, or 0.
         to: element type of the result.
         division: type that the division is rounded to.
@@ -172,7 +172,7 @@ class DequantizeLinear(Formula):
     """(x - zero point) * scale; operands x, scale and perhaps zero point. The difference of integers is taken in i32.
 
     Attributes:
-        axis: of a scale that is a vector, or of the blocks.
+        axis: axis of a scale that is a vector, or of the blocks.
         block_size: elements along the axis that share a scale, or 0.
         to: element type of the result.
     """

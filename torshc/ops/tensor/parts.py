@@ -239,7 +239,7 @@ class Embed(View):
     """Zeros of a shape with the operand in the place that a Slice reads, of which this is the adjoint.
 
     Attributes:
-        shape: of the result.
+        shape: shape of the result.
         starts, steps: as of Slice.
     """
 

@@ -69,7 +69,7 @@ class AttentionFewJoin(HeavyKernel):
     Attributes:
         batch, row, key, column, width, safe, masked, guarded: as of :class:`AttentionBase`.
         queries, splits, parts, left: as of :class:`AttentionFewKernel`.
-        points: of the batch; `rows` of them are a task.
+        points: number of points of the batch; `rows` of them are a task.
     """
 
     kind: ClassVar[str] = "attention"

@@ -176,8 +176,8 @@ def channels_last(
     """The input with channels innermost: as it lies, or a copy and the kernel that makes it.
 
     Args:
-        name: of the copy; those of a group's operands have different ones.
-        dtype: of the elements; by default as they lie.
+        name: name of the copy; those of a group's operands have different ones.
+        dtype: type of the copy's elements; by default that of the operand.
     """
     wanted = dtype or x.dtype
 

@@ -29,8 +29,8 @@ class Int8AmxKernel(ProductKernel):
     Sums of integers are exact: compiled without the instructions it is plain C that gives the same.
 
     Attributes:
-        window: of a convolution, what the rows are made of; ``a`` is its input, stepping along images, rows and pixels.
-        margin: of a convolution, what taps in the margin read; zeros when there is none.
+        window: what a convolution's rows are made of; ``a`` is its input, stepping along images, rows and pixels.
+        margin: for a convolution, what taps in the margin read; zeros when there is none.
         halo: whether a task copies a part of an image with its margins, where pixels are rows as they lie; else it
             packs what each pixel reads.
     """

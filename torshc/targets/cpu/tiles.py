@@ -119,7 +119,7 @@ def choose_blocks(
     """Blocks of about 96 rows, and of panels so that there are some tasks for each thread.
 
     Args:
-        flops: of the whole work.
+        flops: operations of the whole work.
         batch: number of independent products.
         usual: rows of a block where none are chosen.
         task_flops: a task of fewer is not worth handing to a thread.

@@ -202,7 +202,7 @@ class Tf32Tile(MmaTile):
     """The same for f32, whose factors are rounded to tf32, or are taken as sums of two tf32.
 
     Attributes:
-        products: of tf32 for each of f32: 1, or 3 for the accuracy of f32.
+        products: products of tf32 for each of f32: 1, or 3 for the accuracy of f32.
     """
 
     products: int = 3
@@ -358,7 +358,7 @@ class Tf32GroupTile(GroupTile):
     lie across it are turned: the first when registers are filled, the second by those four warps, to memory of its own.
 
     Attributes:
-        products: of tf32 for each of f32: 1, or 3 for the accuracy of f32.
+        products: products of tf32 for each of f32: 1, or 3 for the accuracy of f32.
         across: whether both factors lie across the sum.
     """
 

@@ -52,7 +52,7 @@ class CacheAttention(HeavyKernel):
         scale: factor on the scores.
         rows, width: queries, columns.
         cluster: blocks that share the keys of a head.
-        warps: of a block, an even number, as products with values take 32 keys.
+        warps: number of warps of a block, even, as products with values take 32 keys.
         once: whether a block has no more keys than its warps multiply at once.
     """
 

@@ -46,15 +46,15 @@ class Int4Kernel(HeavyKernel):
         k: the axis of a sum.
         early: what results are computed from beside sums, over `m` and `n`: asked for before the sums are there.
         x: offset of a row of the first factor in its buffer, over `m`; 0 where it may lie in any way.
-        element: of the first factor, over `m` and `k`.
+        element: element of the first factor, over `m` and `k`.
         factors: buffers of x, where its elements lie in one, of the weights and of their scales.
         scale: buffer of the norm's scale; none where rows are not normalised.
-        epsilon: of the norm.
+        epsilon: epsilon of the norm.
         gated: whether the first half of columns are gates of the second.
         depth: terms of a sum, a multiple of 32.
         scaled: terms that share a scale, a multiple of 32.
         rows, columns: of the product.
-        warps: of a block.
+        warps: number of warps of a block.
         most: blocks at the most.
     """
 

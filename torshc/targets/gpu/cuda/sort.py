@@ -106,7 +106,7 @@ class SortPass(SortKernel):
         rank: the axis of the results.
         at: the place of the element at `place` in the unsorted row.
         ordered: what makes elements of keys, after ``t_ordered_``.
-        dtype: of ``x``.
+        dtype: type of ``x``.
         exact: the element at `place`, where stores take ``x`` and a key does not say all of it.
         cut: whether only the first are stored.
         totals: buffer of how many elements of a row have a digit, [rows, 256].
