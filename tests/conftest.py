@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -41,6 +42,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     thin(items)
     if (file := config.getoption("--all-but")) is not None:
         config.hook.pytest_deselected(items=drop_ran(items, file))
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage seldom, and never what stands until the end: modules, and some ten thousand tests.
+
+    Graphs are many small objects, of which Python's own threshold of 700 makes it look through all others again and
+    again. Tests of what is freed collect by themselves.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 10, 10)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
