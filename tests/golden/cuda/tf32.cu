@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) k1d450f790e60_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(128, 4) k55209a24969c_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -119,7 +119,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k1d450f790e60_kernel(const 
         const int m0 = row_rest;
         const int n0 = column;
         float total = 0.0f;
-        for (int s = first; s < last; s++) {
+        for (int s = last; s-- > first;) {
             const int at_k = s % chunks * 32, tap = s / chunks;
             const int k1 = tap % 3;
             int tap_rest = tap / 3;
@@ -160,8 +160,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) k1d450f790e60_kernel(const 
     }
 }
 
-extern "C" int k1d450f790e60(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k55209a24969c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k1d450f790e60_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k55209a24969c_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from torshc.expr import F16, F32, DType, Expr, axis, call, const, dim
-from torshc.targets.gpu import contraction_kernels
+from torshc.targets.gpu import contraction, contraction_kernels
 from torshc.targets.gpu.contraction_factor import Factor
 from torshc.targets.gpu.contraction_tiles import GROUP_TILES, TF32_GROUP_TILES, AnyTile, GroupTile
 from torshc.targets.gpu.cuda.contraction_images import Images, as_images
 
-from ....support.run_grid import needs_emulator
+from ....support.kernels import Maker, random
+from ....support.run_grid import GridProgram, needs_emulator
+from ....support.seeded import seeded
 from ...cpu.test_conv import Case
 from ..test_contraction import HOPPER, convolve, forced
 
@@ -90,3 +93,27 @@ def test_convolutions_of_images(monkeypatch: pytest.MonkeyPatch, case: Case, dty
     monkeypatch.setattr(type(tile), "blocks", 2)
     assert {x for x in convolve(case, dtype, HOPPER) if x != "map"} == {"contraction_group"}
     assert any(m is not None and len(m.sides) == max(1, len(case.w) - 2) for m in made)
+
+
+def test_what_tf32_cannot_hold_beside_margins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums of tiny, infinite and NaN elements once more in f32, in two pieces, with zeros in the margin."""
+    forced(monkeypatch, TF32_GROUP_TILES[1], 2)
+    monkeypatch.setattr(contraction, "COPIED", 1)
+    maker, layout, rng = Maker(), (0, 2, 3, 1), seeded(4)
+    images, weights = random(rng, (2, 64, 6, 5)), random(rng, (24, 64, 3, 3))
+    images[0] *= np.float32(2.0**-110)
+    images[1, 3, 0, 0], images[1, 63, 5, 2] = np.inf, np.nan
+    attributes: dict[str, Any] = {"strides": (1, 1), "dilations": (1, 1), "pads": (const(1),) * 4, "group": 1}
+    x = maker.input(*images.shape, layout=layout)
+    made = maker.add("Conv", x, maker.input(*weights.shape), layout=layout, **attributes)
+    program = GridProgram(maker.output(made), target=HOPPER)
+    (source,) = (x.source for x in program.launches if "t_group.h" in x.source)
+    assert "s = last; s-- > first;" in source  # nvcc 13.0 crashes at some of these loops that count up
+    (found,) = program.run(images, weights)
+    wide, expected = np.pad(images.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1))), np.zeros(found.shape)
+    for i, j in np.ndindex(3, 3):
+        part = wide[:, :, i : i + 6, j : j + 5, None] * weights.transpose(1, 0, 2, 3)[:, None, None, :, i, j]
+        expected += part.sum(axis=1).transpose(0, 3, 1, 2)
+    np.testing.assert_allclose(found[0] / 2.0**-110, expected[0] / 2.0**-110, rtol=0, atol=2e-4)
+    np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=2e-4)
+    assert not np.isfinite(expected[1]).all()

@@ -12,12 +12,16 @@ import pytest
 from torshc.base.cache import Cache
 from torshc.base.errors import BundleError, ConfigError, ToolchainError
 from torshc.base.options import CompileOptions
+from torshc.kernels.machine import Machine
 from torshc.runtime import load
 from torshc.targets import isa
+from torshc.targets.base import find_target
 from torshc.targets.gpu.cuda import nvcc
 from torshc.targets.gpu.cuda.nvcc import CudaToolchain, Nvcc, find_cards, find_nvcc
 
 from ....bundle import tiny_cuda
+from ....golden.models import case, node
+from ....golden.test_golden import generated
 from ....support.slow import SLOW
 
 EMULATED = "emulation/bin"
@@ -169,6 +173,18 @@ def test_an_error_of_the_compiler_is_told(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError) as caught:
         find_nvcc().compile("bad.cu", "bad.o", ["-O1"], tmp_path)
     assert "-c bad.cu -o bad.o" in caught.value.message and "error: " in caught.value.message
+
+
+@needs_nvcc
+def test_a_convolution_at_which_cicc_crashed(tmp_path: Path) -> None:
+    """AlexNet's third on the way back, by three products of tf32, with loops that compute sums again in f32."""
+    nodes, sizes = [node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"x": (128, 384, 13, 13)}
+    names, sources = generated(case(nodes, sizes, "", archs=("sm_90a",), w=(192, 384, 3, 3)), "cuda")
+    for name, text in find_target("cuda")(Machine()).header_texts().items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "k.cu").write_text(sources[names.index("contraction_group")])
+    command = [find_nvcc().path, "-std=c++17", "-O3", "-arch=compute_90a", "-ptx", "k.cu"]
+    subprocess.run(command, cwd=tmp_path, check=True)
 
 
 @needs_nvcc
