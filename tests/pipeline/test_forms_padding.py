@@ -26,6 +26,9 @@ from torshc.workbench.reweigh import set_weights
 from torshc.workbench.verify import verify_bundle
 
 NO_WORKSPACE = 11  # TORSHC_E_WORKSPACE
+# Numbers near 1 behind two products with sums of 8 terms, attention over at most 5 words and a norm: fewer than 100
+# roundings of 6e-8 follow each other, which are 6e-6 together.
+close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5)
 MASKS: dict[str, Any] = {
     "behind": [[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 1]],
     "before": [[0, 0, 1, 1], [0, 1, 1, 1]],
@@ -49,7 +52,7 @@ def test_runs_with_padding_compute_fewer_rows(tail: str, tmp_path: Path) -> None
     with torshc.load(tmp_path / "m.tsc") as found:
         for mask in (*MASKS.values(), *WHOLE.values()):
             given = feeds(mask)
-            np.testing.assert_allclose(found.run(given)["y"], onnx_runtime(made, given)[0], rtol=1e-5, atol=1e-5)
+            close(found.run(given)["y"], onnx_runtime(made, given)[0])
         runs = {form.sizes: form.runs for form in found.stats().forms}
         assert (runs["mask=padded"], runs[""]) == (len(MASKS), len(WHOLE))
 
@@ -62,7 +65,7 @@ def test_sizes_that_happen_to_be_equal_are_not_confused(tmp_path: Path) -> None:
     torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", specialize=("mask=padded",), shapes=shapes)
     with torshc.load(tmp_path / "m.tsc") as found:
         given = feeds(np.tri(8))
-        np.testing.assert_allclose(found.run(given)["y"], onnx_runtime(made, given)[0], rtol=1e-5, atol=1e-5)
+        close(found.run(given)["y"], onnx_runtime(made, given)[0])
         assert found.stats().forms[1].runs == 1
 
 
@@ -75,7 +78,7 @@ def test_rows_of_padding_are_zero_where_they_mean_nothing(kind: int, numpy: Any,
         for mask in MASKS.values():
             given = feeds(mask, numpy)
             wanted = onnx_runtime(made, given)[0] * given["mask"][..., None]
-            np.testing.assert_allclose(found.run(given)["y"], wanted, rtol=1e-5, atol=1e-5)
+            close(found.run(given)["y"], wanted)
         assert found.stats().forms[1].runs == len(MASKS)
 
 
@@ -108,7 +111,7 @@ def test_verify_and_other_weights_keep_the_variant(tmp_path: Path) -> None:
     with torshc.load(tmp_path / "m.tsc") as found:
         given = feeds(MASKS["behind"])
         wanted = onnx_runtime(made, given)[0] * given["mask"][..., None]
-        np.testing.assert_allclose(found.run(given)["y"], wanted, rtol=1e-5, atol=1e-5)
+        close(found.run(given)["y"], wanted)
         assert found.stats().forms[1].runs == 1
 
 

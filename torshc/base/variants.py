@@ -18,9 +18,8 @@ from .errors import ConfigError
 from .manifest import PADDED, InputValue, PaddedInput, SizeRange, sizes_text
 
 Asked = tuple[SizeRange | PaddedInput, ...]  # a range, or a number, for each name, in the order given
-Case = tuple[
-    SizeRange | InputValue | PaddedInput, ...
-]  # what of these is a size of a model, and what a value of an input
+# What of these is a size of a model, what a value of an input, and what a mask of padding.
+Case = tuple[SizeRange | InputValue | PaddedInput, ...]
 
 LARGEST = 2**31 - 1  # a run refuses larger sizes
 _LONGEST = 1 << 16  # characters of a text or a file

@@ -353,7 +353,7 @@ class HostProgram:
             these.
         taken: sizes that a variant is for.
         guards: of a variant, the values of inputs that a run has to have that takes it.
-        padded: of a variant, the numbers of inputs whose zeros say which rows it leaves out.
+        padded: numbers of the inputs whose zeros say which rows a variant leaves out.
         loose: the same model in the form that runs take whose sizes this one refuses, as variants are; its steps are
             numbered last. Or None.
         recorded: how many recordings of runs a card keeps; 0 for the usual number.
