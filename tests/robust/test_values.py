@@ -178,15 +178,18 @@ def test_weights_that_are_no_numbers_meet_the_margin(weight: float, compare: Com
     compare(made, {"x": x})
 
 
+@pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("weight", [np.inf, np.nan])
-def test_weights_that_are_no_numbers_reach_where_an_element_does(weight: float, compare: Compare) -> None:
+def test_weights_that_are_no_numbers_reach_where_an_element_does(weight: float, known: bool, compare: Compare) -> None:
     """A tap of a transposed convolution that meets no element of the operand adds nothing, whatever its weight."""
     x = np.ones((1, 16, 4, 4), np.float32)
     w = np.ones((16, 32, 3, 3), np.float32)
     w[5, 3, 0, 1] = weight
     whole = node("ConvTranspose", "x w", "y", pads=[0, 1, 1, 0])
     nodes = [whole, node("ConvTranspose", "x w", "z", strides=[2, 2])]
-    compare(model(nodes, {"x": list(x.shape)}, ["y", "z"], {"w": w}), {"x": x})
+    inputs = {"x": x} if known else {"x": x, "w": w}
+    shapes = {name: list(array.shape) for name, array in inputs.items()}
+    compare(model(nodes, shapes, ["y", "z"], {"w": w} if known else {}), inputs)
 
 
 def test_which_of_two_zeros_is_the_largest(compare: Compare) -> None:

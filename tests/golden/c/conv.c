@@ -27,6 +27,7 @@ struct call {
 #define X_IMAGE 784
 #define X_ROW 112
 #define X_PIXEL 16
+#define TAPS 9
 #define PANELS 1
 #define ROWS OH
 #define COLUMNS OW
@@ -125,14 +126,14 @@ static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, struc
 static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1, int taps,
     const float *const *table, int64_t tap_stride, const float *zero, const float *weights) {
     for (int64_t q = q0; q < q1; q++) {
-        struct step s = {.row = table, .tap_stride = tap_stride, .b = weights + q * taps * (DEPTH * T_NR), .taps = taps, .channels = IC};
+        struct step s = {.row = table, .tap_stride = tap_stride, .b = weights + q * TAPS * (DEPTH * T_NR), .taps = taps, .channels = IC};
         s.channel0 = 0;
         s.zero = zero;
         panel(c, q % PANELS, t0, t1, s);
     }
 }
 
-void k4691ab551fbd(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k7b44b05e432b(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 1, n_blocks = 1;

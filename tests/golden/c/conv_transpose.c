@@ -2,7 +2,7 @@
  * table of pointers (tap by pixel), made once for a block of pixels, says where each tap of each pixel reads.  Taps in
  * the margin read zeros.
  * A pixel sums only the taps that reach it, which are those of its phase: (row % 1, column % 2).
- * Weights: [phase][panel of T_NR channels][tap][DEPTH][T_NR].
+ * Weights: [panel of T_NR channels][tap, by phases][DEPTH][T_NR].
  * Task: a block of pixels of a phase by a block of panels. */
 #define T_MR 8
 #define T_NV 1
@@ -27,6 +27,7 @@ struct call {
 #define X_IMAGE 784
 #define X_ROW 112
 #define X_PIXEL 16
+#define TAPS 2
 #define PANELS 1
 #define ROWS c->rows
 #define COLUMNS c->columns
@@ -60,7 +61,7 @@ static const struct {
     int row, column; /* the first output pixel */
     int taps;
     const struct tap *tap;
-    int64_t weights; /* offset */
+    int64_t weights; /* offset in a panel */
 } phases[] = {
     {0, 0, 1, taps0, 0},
     {0, 1, 1, taps1, 256},
@@ -140,13 +141,13 @@ static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, struc
 static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1, int taps,
     const float *const *table, int64_t tap_stride, const float *weights) {
     for (int64_t q = q0; q < q1; q++) {
-        struct step s = {.row = table, .tap_stride = tap_stride, .b = weights + q * taps * (DEPTH * T_NR), .taps = taps, .channels = IC};
+        struct step s = {.row = table, .tap_stride = tap_stride, .b = weights + q * TAPS * (DEPTH * T_NR), .taps = taps, .channels = IC};
         s.channel0 = 0;
         panel(c, q % PANELS, t0, t1, s);
     }
 }
 
-void k0ab7c94daf74(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kb2a52b1225cf(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 1, n_blocks = 1;

@@ -132,7 +132,15 @@ TRANSPOSED = [
     Case((1, 6, 9), (6, 9, 4), "conv", (2,), (1, 1), extra=(0,), out=LAST_1D, layout=LAST_1D),
     Case(("b", 6, "h", "w"), (6, 9, 3, 3), "conv", (2, 2), (1, 1, 1, 1), extra=(1, 0), activation="Tanh"),
     Case((1, 4, 2, 3, 3), (4, 5, 2, 2, 2), "row", (2, 2, 1), extra=(0, 0, 0), out=None, layout=None),
-    Case((1, 6, 3, 3), (6, 9, 3, 3), "row", (2, 2), extra=(0, 0), packed=False),
+    Case((1, 6, 3, 3), (6, 9, 3, 3), "map conv", (2, 2), extra=(0, 0), packed=False),
+    Case((2, 33, 5, 4), (33, 7, 5, 3), "map conv", (3, 2), (2, 1, 0, 1), (2, 1), extra=(1, 0), packed=False),
+    Case((1, 12, 5, 9), (12, 5, 3, 3), "map conv", (2, 2), (1, 1, 1, 1), group=3, extra=(1, 1), packed=False),
+    Case((1, 600, 5, 9), (600, 40, 3, 3), "map conv", (2, 2), (1, 1, 1, 1), extra=(1, 1), packed=False, residual=True),
+    Case((2, 40, 5, 4), (40, 50, 1, 1), "map conv", (2, 2), extra=(1, 0), packed=False),
+    Case((1, 6, 9), (6, 9, 4), "map conv", (2,), (1, 1), extra=(0,), out=LAST_1D, layout=LAST_1D, packed=False),
+    Case(("b", 6, "h", "w"), (6, 9, 3, 3), "map conv", (2, 2), (1, 1, 1, 1), extra=(1, 0), packed=False),
+    Case((1, 16, 4, 4), (16, 32, 3, 3), "map conv", pads=(0, 1, 1, 0), extra=(0, 0), packed=False),
+    Case((1, 6, 3, 3), (6, 1, 3, 3), "row", group=6, extra=(0, 0), packed=False),
 ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import BF16, F32, I8, I32, U8, DType, Expr, acc, as_int, axis, ceil_div, const, load, min_of, select
+from ...expr import BF16, F32, I8, I32, U8, DType, Expr, acc, as_int, axis, ceil_div, const, eq, load, min_of, select
 from ...expr.affine import can_join
 from ...graph import Node, Value
 from ...kernels.base import Kernel, Packed, Temporary
@@ -81,12 +81,13 @@ class ConvKernel(HeavyKernel):
         pad: margin before the first input row and column.
         phases: see :class:`Phase`.
         x: the input, stepping along images, planes of volumes, rows and pixels.
-        w: buffer of the weights, [phase][group][panel][tap][depth][columns].
+        w: buffer of the weights, [group][panel][tap][depth][columns], the taps of a phase behind each other.
         margin: of bytes, what taps in the margin read; zeros when there is none.
         tile, blocks: how pixels (the rows) and channels are cut.
         tap_block, channel_block: taps and channels that are summed in one go.
         skips: whether a tile leaves out a tap that lies in the margin for all of its pixels; not where a weight may be
             infinite or NaN, as it makes NaN of a zero in the margin.
+        cuts: whether tiles end where a tap goes into the margin or out of it, so that no tap there is ever multiplied.
     """
 
     kind: ClassVar[str] = "conv"
@@ -108,6 +109,7 @@ class ConvKernel(HeavyKernel):
     tap_block: int
     channel_block: int
     skips: bool
+    cuts: bool = False
 
     @property
     def sums(self) -> DType:
@@ -124,8 +126,8 @@ class ConvKernel(HeavyKernel):
         return self.sums is F32 and come_from_far(self.buffers[self.w])
 
     def weights_of(self, phase: int) -> int:
-        """Offset of a phase's weights."""
-        return sum(len(f.taps) for f in self.phases[:phase]) * self.panels * self.depth * self.tile.columns
+        """Offset of a phase's weights in a panel."""
+        return sum(len(f.taps) for f in self.phases[:phase]) * self.depth * self.tile.columns
 
     @property
     def panels(self) -> int:
@@ -416,8 +418,14 @@ def lower_direct(
     storage: Mapping[Value, Storage],
     machine: Machine,
     transposed: bool = False,
+    margins: bool = True,
 ) -> list[Kernel]:
-    """The general kernel, and before it one that packs weights which are known only in a run."""
+    """The general kernel, and before it one that packs weights which are known only in a run.
+
+    Args:
+        transposed: whether weights are [channels in][of a group out][kernel].
+        margins: whether taps in the margin may multiply zeros, whatever the weights are.
+    """
     buffers = Buffers(storage)
     x = source_strides(element, size, buffers)
     channels, groups = axis("c", size.oc), axis("g", size.groups)
@@ -425,7 +433,7 @@ def lower_direct(
     at_channel = channels if size.oc > 1 else const(0)
     out_step = size.stride if transposed else (1, 1)
     rows = size.stack * ceil_div(size.oh, out_step[0]) * ceil_div(size.ow, out_step[1])
-    bytes_, skips = is_bytes(node), not transposed and _skips_padding(node)
+    bytes_, skips = is_bytes(node), not margins or (not transposed and _skips_padding(node))
     taps = max(len(f.taps) for f in phases)
     tile = choose_tile(machine, rows, const(size.oc), const(size.ic * taps))
     if skips and machine.lanes == 16 and machine.choice("tile") is None:
@@ -435,7 +443,7 @@ def lower_direct(
     if node.operands[1].const is not None:
         packed = pack_weights(node.operands[1], size, phases, tile, transposed)
     else:
-        packed, kernel = _pack_at_run_time(node.operands[1], size, tile, storage, group.id)
+        packed, kernel = _pack_at_run_time(node.operands[1], size, phases, tile, storage, group.id, transposed)
         packing = [kernel]
     w = add_buffer(buffers, packed, dtype=I32 if bytes_ else F32)
     edge = margin_of(node, buffers) if bytes_ else None
@@ -472,6 +480,7 @@ def lower_direct(
         tap_block=tap_block,
         channel_block=channel_block,
         skips=skips,
+        cuts=not margins,
     )
     return [*packing, made]
 
@@ -499,9 +508,8 @@ def _cut_k(ic: int, taps: int, block: int) -> tuple[int, int]:
 
 
 def pack_weights(w: Value, size: Geometry, phases: Sequence[Phase], tile: Tile, transposed: bool) -> Packed:
-    """Weights as [phase][group][panel][tap][depth][columns]; bytes in words of four channels."""
-    taps = [f.kernel for f in phases]
-
+    """Weights as [group][panel][tap][depth][columns], taps by phases; bytes in words of four channels."""
+    taps = [tap for f in phases for tap in f.kernel]
     kind = {I8: I32, BF16: F32}.get(w.dtype, w.dtype)
 
     def make(array: Array) -> Iterator[Array]:
@@ -509,11 +517,11 @@ def pack_weights(w: Value, size: Geometry, phases: Sequence[Phase], tile: Tile, 
         if not transposed and array.shape[1] != size.ic:  # whose channels are those of a row of the kernel
             floats = _channels_of_rows(floats, size)
         kernel = floats.reshape(array.shape[0], -1, *size.extents)
-        return (_pack_phase(kernel, size, t, tile, transposed) for t in taps if t)
+        return iter([_pack_each_tap(kernel, size, taps, tile, transposed)])
 
     columns = -(-size.oc // tile.columns) * tile.columns
     depth = -(-size.ic // QUAD) if w.dtype is I8 else size.ic
-    count = sum(map(len, taps)) * size.groups * depth * columns
+    count = len(taps) * size.groups * depth * columns
     how = f"taps {taps} of {size.groups} groups, panels of {tile.columns}{', transposed' if transposed else ''}"
     return Packed(w, how, make, count * 4, kind)
 
@@ -529,15 +537,26 @@ def _channels_of_rows(array: Array, size: Geometry) -> Array:
 
 
 def _pack_at_run_time(
-    w: Value, size: Geometry, tile: Tile, storage: Mapping[Value, Storage], owner: int
+    w: Value,
+    size: Geometry,
+    phases: Sequence[Phase],
+    tile: Tile,
+    storage: Mapping[Value, Storage],
+    owner: int,
+    transposed: bool,
 ) -> tuple[Temporary, Kernel]:
-    """The same of an ordinary convolution's weights that are no constant, by a kernel."""
+    """The same of weights that are no constant, by a kernel."""
     extents = {"g": size.groups, "p": -(-size.oc // tile.columns)}
-    extents |= {f"t{k}": n for k, n in enumerate(size.extents)} | {"k": size.ic, "c": tile.columns}
+    places = {f"t{k}": n for k, n in enumerate(size.extents)} if len(phases) == 1 else {"t": size.taps}
+    extents |= places | {"k": size.ic, "c": tile.columns}
     axes = [axis(name, n) for name, n in extents.items()]
     g, p, *taps, k, c = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
+    if len(phases) > 1:
+        taps = _places_of(taps[0], [tap for f in phases for tap in f.kernel])
     column = p * tile.columns + c
-    index = (g * size.oc + min_of(column, size.oc - 1), k, *taps[-(w.type.rank - 2) :])
+    inside = min_of(column, size.oc - 1)
+    channels = (g * size.ic + k, inside) if transposed else (g * size.oc + inside, k)
+    index = (*channels, *taps[-(w.type.rank - 2) :])
     to = Temporary("weights", owner, const(math.prod(extents.values()) * w.dtype.size))
 
     def source(buffers: Buffers) -> Expr:
@@ -547,7 +566,17 @@ def _pack_at_run_time(
     return to, copy_kernel(source, axes, storage, to, w.dtype)
 
 
-def _pack_phase(kernel: Array, size: Geometry, taps: Sequence[tuple[int, ...]], tile: Tile, transposed: bool) -> Array:
+def _places_of(number: Expr, taps: Sequence[tuple[int, ...]]) -> list[Expr]:
+    """Place in the kernel of the tap of a number in a list, by a comparison with each."""
+    places = [const(k) for k in taps[-1]]
+    for n, tap in reversed(list(enumerate(taps[:-1]))):
+        places = [select(eq(number, n), const(k), p) for k, p in zip(tap, places, strict=True)]
+    return places
+
+
+def _pack_each_tap(
+    kernel: Array, size: Geometry, taps: Sequence[tuple[int, ...]], tile: Tile, transposed: bool
+) -> Array:
     places = np.moveaxis(kernel, (0, 1), (-2, -1))
     chosen = np.stack([places[tap] for tap in taps])  # [tap][O][I of a group], or [tap][I][O of a group]
     if transposed:

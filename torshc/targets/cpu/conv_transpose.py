@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from ...base.budget import budget
@@ -22,6 +23,7 @@ from ...kernels.heavy import (
 )
 from ...kernels.machine import Machine
 from ...kernels.nest import CHUNK, Buffers, MapKernel, in_order
+from ...ops.nn.conv import ConvTranspose
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget
@@ -43,16 +45,25 @@ def lower_conv_transpose(group: Group, storage: Mapping[Value, Storage], machine
     shape = w.type.static_shape
     size = geometry(node, shape[1], shape[0] // node.op.attributes()["group"]) if shape else None
     plain = size is not None and all(as_int(e) is not None for e in padding(node))
-    multiplies = x.dtype is F32 or is_bytes(node)
+    multiplies = x.dtype is F32 or (is_bytes(node) and w.const is not None)
     if size is not None and plain and _spreads_channels(node, size):
         return _spread_channels(group, node, size, storage)
-    if size is None or not plain or not multiplies or w.const is None or w.const.size == 0 or is_empty(x):
+    if size is None or not plain or not multiplies or is_empty(w) or is_empty(x):
         return lower_generic(group, storage)
-    # The kernel multiplies weights with zeros where a tap reaches no element.
-    if size.stride[0] * size.stride[1] > budget().unrolled or not is_finite(w):
+    if math.prod(size.stride) > budget().unrolled:
+        return lower_generic(group, storage)
+    # A panel would be wide for a single channel, and packing looks for a tap's place in a list of all.
+    if w.const is None and (size.depthwise or size.taps > budget().unrolled):
         return lower_generic(group, storage)
     element, before = channels_last(x, size, group, storage)
-    return [*before, *lower_direct(group, node, size, element, phases(size), storage, machine, transposed=True)]
+    margins = _multiplies_margins(node) or is_finite(w)
+    direct = lower_direct(group, node, size, element, phases(size), storage, machine, transposed=True, margins=margins)
+    return [*before, *direct]
+
+
+def _multiplies_margins(node: Node) -> bool:
+    assert isinstance(node.op, ConvTranspose)
+    return node.op.margins
 
 
 def _spreads_channels(node: Node, size: Geometry) -> bool:
@@ -98,7 +109,11 @@ def _spread_channels(group: Group, node: Node, size: Geometry, storage: Mapping[
                 inside = inside & call("le", 0, place) & call("lt", place, extent)
             element = buffers.resolve(read_through(group, x, size.index(n, c, *at)))
             factor = temporary(weights, channel + (i * size.kernel[1] + j) * size.groups)
-            total = total + select(inside, element, const(0.0, F32)) * factor
+            zero = const(0.0, F32)
+            if _multiplies_margins(node):
+                total = total + select(inside, element, zero) * factor
+            else:
+                total = total + select(inside, element * factor, zero)
         index = size.index(n, c, h * size.stride[0] + phase.row, v * size.stride[1] + phase.column)
         stores = finish(group, node, total, index, buffers)
         points = product([a.args[0] for a in axes])

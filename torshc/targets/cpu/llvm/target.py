@@ -80,8 +80,11 @@ def lower_convolution(group: Group, storage: Mapping[Value, Storage], machine: M
 
 @LlvmTarget.lowers("conv_transpose")
 def lower_transposed(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
-    """The kernels of a ConvTranspose."""
-    return [_whole(k) for k in lower_conv_transpose(group, storage, machine)]
+    """The kernels of a ConvTranspose; a plain loop nest where weights in the margin must not be multiplied."""
+    found = lower_conv_transpose(group, storage, machine)
+    if any(isinstance(k, ConvKernel) and k.cuts for k in found):
+        return lower_generic(group, storage)
+    return [_whole(k) for k in found]
 
 
 @LlvmTarget.lowers("recurrent")
