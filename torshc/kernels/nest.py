@@ -23,6 +23,7 @@ CHUNK = 16384  # elements a task: 64 KiB of f32, some microseconds of work
 SHORT = 8  # a reduction axis below this is too short for vectors
 LONG_ROW = 32  # elements from which on a pass over a row serves several vectors
 BESIDE = 256  # columns of a task where rows are long: with fewer, a task takes as long
+CHAIN = 64  # terms of f32 that a processor adds one after the other, where a sum has many more
 SHORT_TERM = 12  # cost of a term up to which it is written several times
 KEEP_COST = 8  # a value this expensive is kept in the row's scratch rather than computed again
 KEEP_ALL = -1  # for rows in registers: whatever is needed again is kept, loads too, and along any axis
@@ -146,6 +147,15 @@ class RowKernel(Kernel):
         length = as_int(product([r.args[0] for r in self.reduce]))
         short = all(cost(a.term) <= SHORT_TERM for a in self.stages[0].accumulators)
         return short and (length is None or length >= LONG_ROW)
+
+    def sums_of_sums(self, stage: Stage) -> bool:
+        """Whether sums of f32 that vectors hold side by side are added from sums of `CHAIN` terms each.
+
+        One chain of n terms would be off by some sqrt(n) roundings, as where gradients of a bias sum all pixels.
+        """
+        length = as_int(product([r.args[0] for r in self.reduce]))
+        plain = all(a.how == "add" and a.term.dtype.compute == "f32" and a.start == 0 for a in stage.accumulators)
+        return plain and not self.across and (length is None or length >= 2 * CHAIN)
 
     @property
     def row_size(self) -> Expr:

@@ -1,4 +1,4 @@
-define void @k5935a427cddb(ptr %buf, ptr %dim, ptr %scratch, i64 %begin, i64 %end) {
+define void @k89b0a89d98f0(ptr %buf, ptr %dim, ptr %scratch, i64 %begin, i64 %end) {
 entry:
   %d0 = getelementptr i64, ptr %dim, i64 0
   %s0 = load i64, ptr %d0, align 8
@@ -125,6 +125,8 @@ sums.high.yes:
   %sums.high.r5 = call i64 @llvm.smin(i64 5, i64 %sums.last)
   %sums.high.r6 = call i64 @llvm.smin(i64 6, i64 %sums.last)
   %sums.high.r7 = call i64 @llvm.smin(i64 7, i64 %sums.last)
+  %sums.high.place = mul i64 0, 48
+  %sums.high.sums = getelementptr float, ptr %sums, i64 %sums.high.place
   store <16 x float> zeroinitializer, ptr %sum.0.0
   store <16 x float> zeroinitializer, ptr %sum.0.1
   store <16 x float> zeroinitializer, ptr %sum.0.2
@@ -322,8 +324,6 @@ sums.high.k.again:
   %sums.high.k.next = add i64 %sums.high.k, 1
   br label %sums.high.k.test
 sums.high.k.end:
-  %sums.high.place = mul i64 0, 48
-  %sums.high.sums = getelementptr float, ptr %sums, i64 %sums.high.place
   %sums.high.0.0 = load <16 x float>, ptr %sum.0.0
   %sums.high.0.0.to = getelementptr float, ptr %sums.high.sums, i64 0
   store <16 x float> %sums.high.0.0, ptr %sums.high.0.0.to, align 4
@@ -408,6 +408,8 @@ sums.low.r0.test:
   %sums.low.r0.more = icmp slt i64 %sums.low.r0, %tile.rows
   br i1 %sums.low.r0.more, label %sums.low.r0.body, label %sums.low.r0.end
 sums.low.r0.body:
+  %sums.low.place = mul i64 %sums.low.r0, 48
+  %sums.low.sums = getelementptr float, ptr %sums, i64 %sums.low.place
   store <16 x float> zeroinitializer, ptr %sum.0.0
   store <16 x float> zeroinitializer, ptr %sum.0.1
   store <16 x float> zeroinitializer, ptr %sum.0.2
@@ -451,8 +453,6 @@ sums.low.k.again:
   %sums.low.k.next = add i64 %sums.low.k, 1
   br label %sums.low.k.test
 sums.low.k.end:
-  %sums.low.place = mul i64 %sums.low.r0, 48
-  %sums.low.sums = getelementptr float, ptr %sums, i64 %sums.low.place
   %sums.low.0.0 = load <16 x float>, ptr %sum.0.0
   %sums.low.0.0.to = getelementptr float, ptr %sums.low.sums, i64 0
   store <16 x float> %sums.low.0.0, ptr %sums.low.0.0.to, align 4

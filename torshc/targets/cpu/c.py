@@ -30,7 +30,7 @@ from ...expr.affine import contains, split_axis
 from ...expr.derived import Derived
 from ...expr.formulas import ELEMENTARY
 from ...kernels.base import Kernel, Store
-from ...kernels.nest import SHORT_TERM, Accumulator, RowKernel
+from ...kernels.nest import CHAIN, SHORT_TERM, Accumulator, RowKernel
 from ..base import IndexPrinter, Rendered, indented, register, render_kernel
 from ..index import CTYPES, bare, behind, literal
 from ..statements import INDEX, VALUE
@@ -46,7 +46,6 @@ FEW_TYPES = frozenset({BOOL, F32, I32, I64})
 ROW_BESIDE = 256  # elements up to which sixteen rows stay in the nearest cache
 MOST_TURNED = 64  # elements of a row that is turned: those of a vector of rows are 4 kB
 
-CHAIN = 64  # terms that are added one after the other, where a sum has many more
 _HORIZONTAL = {"add": "hsum", "mul": "hprod", "max": "hmax", "min": "hmin", "or": "hany", "and": "hall"}
 
 
@@ -320,7 +319,7 @@ class Printer(IndexPrinter):
             return False
         (stage,), (*_, beside, lane) = k.stages, k.axes
         width, terms = as_int(lane.args[0]), [a.term for a in stage.accumulators]
-        if width is None or width > min(k.chunk, MOST_TURNED) or self.sums_of_sums(stage):
+        if width is None or width > min(k.chunk, MOST_TURNED) or k.sums_of_sums(stage):
             return False
         if any(t.dtype is not F32 or cost(t) > SHORT_TERM for t in terms):
             return False
@@ -333,17 +332,6 @@ class Printer(IndexPrinter):
         for r in self.kernel.reduce:  # type: ignore[attr-defined]
             position = position * r.args[0] + r
         return self.scalar(position)
-
-    def sums_of_sums(self, stage: Any) -> bool:
-        """Whether sums of f32 that vectors hold side by side are added from sums of `CHAIN` terms each.
-
-        One chain of n terms would be off by some sqrt(n) roundings, as where gradients of a bias sum all pixels.
-        """
-        k = self.kernel
-        assert isinstance(k, RowKernel)
-        length = as_int(product([r.args[0] for r in k.reduce]))
-        plain = all(a.how == "add" and a.term.dtype.compute == "f32" and a.start == 0 for a in stage.accumulators)
-        return plain and not k.across and (length is None or length >= 2 * CHAIN)
 
     def identity(self, a: Accumulator) -> str:
         """The vector that an accumulation starts from."""

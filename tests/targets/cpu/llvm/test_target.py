@@ -221,6 +221,22 @@ def test_transposed_convolutions(strides: list[int]) -> None:
     agrees(node, drawn(2, 3, 5, 4), {"w": drawn(3, 18, 3, 3)})
 
 
+def test_long_sums_are_sums_of_pieces() -> None:
+    """Over rows, of a product and of a convolution. One chain of n terms would be off by up to n roundings."""
+    text = """(float[20000, 16] x, float[8, 20000] t, float[1, 600, 6, 6] i, float[4, 600, 3, 3] w) =>
+        (float[16] s, float[8, 16] p, float[1, 4, 4, 4] c) {
+            zero = Constant<value_ints = [0]>()  s = ReduceSum<keepdims = 0>(x, zero)  p = MatMul(t, x)  c = Conv(i, w)
+        }"""
+    rng = np.random.default_rng(0)
+    x, t, i, w = (rng.random(s, np.float32) for s in ((20000, 16), (8, 20000), (1, 600, 6, 6), (4, 600, 3, 3)))
+    pixels = np.lib.stride_tricks.sliding_window_view(i.astype(np.float64), (3, 3), (2, 3))
+    wanted = x.sum(0, np.float64), t.astype(np.float64) @ x, np.einsum("nchwij,ocij->nohw", pixels, w)
+    for got, want in zip(loaded(text)(x, t, i, w), wanted, strict=True):
+        # Of positive terms; 313 sums of 64, 20 of 1,024, 9 of 600: of 1,024 roundings of 6e-8, one way or the other,
+        # some sqrt(1,024) remain, 2e-6. As one chain these sums were off by 3e-6 to 6e-6.
+        np.testing.assert_allclose(got, want, rtol=2e-6)
+
+
 def test_rows_of_a_recurrent_network_that_end_early() -> None:
     """Each is as one alone that is as short; the second direction runs from its end, and behind it are zeros."""
     weights = {"w": drawn(2, 15, 2), "r": drawn(2, 15, 5), "b": drawn(2, 30)}

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from ....expr import Expr, as_int, const
 from ....kernels.base import Kernel, Store
-from ....kernels.nest import Accumulator, MapKernel, RowKernel, Stage
+from ....kernels.nest import CHAIN, Accumulator, MapKernel, RowKernel, Stage
 from ...base import PLACEHOLDER, IndexPrinter
 from ..scan import ScanKernel
 from .block import Block, Names
@@ -224,6 +224,8 @@ class RowWriter(Writer):
 
     def _sums(self, stage: Stage, lane: Expr | None, lanes: int, known: Mapping[str, Reg]) -> list[Reg]:
         """What the accumulators of a stage come to."""
+        if not self.k.across and self.k.sums_of_sums(stage):
+            return self._sums_of_sums(stage, lane, lanes, known)
         if not self.k.across:
             slots = [self._start(a, lanes) for a in stage.accumulators]
             self._each(lane, lanes, lambda x, n: self._accumulate(stage, x, n, slots, known))
@@ -245,6 +247,21 @@ class RowWriter(Writer):
             total = self.across(self.get(vectors), meet)
             totals.append(meet(total, self.get(left)) if widths[0] > 1 and len(widths) > 1 else total)
         return totals
+
+    def _sums_of_sums(self, stage: Stage, lane: Expr | None, lanes: int, known: Mapping[str, Reg]) -> list[Reg]:
+        """Sums of sums of at most `CHAIN` neighbours each."""
+        *outer, last = self.k.reduce
+        totals = [self._start(a, lanes) for a in stage.accumulators]
+        with self.nested(outer):
+            size = self.size(last.args[0])
+            with self.loop(0, self.binary("udiv", self.add(size, CHAIN - 1), CHAIN)) as piece:
+                parts, first = [self._start(a, lanes) for a in stage.accumulators], self.mul(piece, CHAIN)
+                with self.loop(first, self.least(self.add(first, CHAIN), size)) as now:
+                    self.axes[last] = now
+                    self._accumulate(stage, lane, lanes, parts, known)
+                for a, total, part in zip(stage.accumulators, totals, parts, strict=True):
+                    self.set(total, join(self, a.how, a.term.dtype, self.get(total), self.get(part)))
+        return [self.get(t) for t in totals]
 
     def _start(self, a: Accumulator, lanes: int) -> Reg:
         kind = register(a.term.dtype)

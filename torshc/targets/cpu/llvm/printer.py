@@ -8,13 +8,20 @@ from ....expr import F32, Expr, as_expr, as_int, const, walk
 from ....kernels.base import Store
 from ....kernels.heavy import Strided
 from ...base import environment
+from ..tiles import BLOCK_K
 from .ir import Reg, vector
 from .kernels import Writer, points_of
 from .math import order
 
 
 class Printer(Writer):
-    """Prints a kernel by its template; registers of the template are given by their names."""
+    """Prints a kernel by its template; registers of the template are given by their names.
+
+    Attributes:
+        piece: terms of a product's sum that are added one after the other, where it has many more.
+    """
+
+    piece = BLOCK_K
 
     def render(self) -> Printer:
         template = environment(("llvm",)).get_template(f"{self.kernel.kind}.ll.j2")
@@ -30,6 +37,11 @@ class Printer(Writer):
     def known(self, e: Expr | int | None) -> int | None:
         """The value of a size, where it is known and there is one."""
         return None if e is None else as_int(as_expr(e))
+
+    def in_pieces(self, terms: Expr | int) -> bool:
+        """Whether a sum of so many terms is added in pieces."""
+        count = self.known(terms)
+        return count is None or count > self.piece * 3 // 2
 
     def floats(self, lanes: int) -> str:
         """The type of some f32."""
