@@ -244,6 +244,45 @@ API int run_graph(float *x, float *host, int n, int times, float *before) {
     return cudaStreamDestroy(stream) || cudaStreamDestroy(side) || cudaEventDestroy(fork) || cudaEventDestroy(join);
 }
 
+static __global__ void choose(cudaGraphConditionalHandle first, cudaGraphConditionalHandle second, const float *x) {
+    cudaGraphSetConditional(first, x[0] < 4);
+    cudaGraphSetConditional(second, x[0] >= 4);
+}
+
+// Records x += 1 for the case that the first of x is below 4, and else x -= 8, and plays that.
+API int run_choice(float *x, int n, int times) {
+    cudaStream_t stream;
+    cudaGraph_t graph, part;
+    cudaGraphExec_t exec;
+    cudaGraphNode_t behind, node;
+    cudaGraphConditionalHandle handles[2];
+    size_t count = 1;
+    if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)) return -1;
+    if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) || cudaStreamEndCapture(stream, &graph)) return -2;
+    for (auto &handle : handles)
+        if (cudaGraphConditionalHandleCreate(&handle, graph, 0, 0)) return cudaGetLastError();
+    if (cudaStreamBeginCaptureToGraph(stream, graph, nullptr, nullptr, 0, cudaStreamCaptureModeThreadLocal)) return -3;
+    choose<<<1, 1, 0, stream>>>(handles[0], handles[1], x);
+    if (cudaStreamEndCapture(stream, &part) || cudaGraphGetNodes(graph, &behind, &count) || count != 1) return -4;
+    for (int k = 0; k < 2; ++k) {
+        cudaGraphNodeParams params = {};
+        params.type = cudaGraphNodeTypeConditional;
+        params.conditional.handle = handles[k];
+        params.conditional.type = cudaGraphCondTypeIf;
+        params.conditional.size = 1;
+        if (cudaGraphAddNode(&node, graph, &behind, nullptr, 1, &params)) return -5;
+        cudaGraph_t body = params.conditional.phGraph_out[0];
+        if (cudaStreamBeginCaptureToGraph(stream, body, nullptr, nullptr, 0, cudaStreamCaptureModeThreadLocal)) return -6;
+        add<<<(n + 63) / 64, 64, 0, stream>>>(x, k ? -8.0f : 1.0f, n);
+        if (cudaStreamEndCapture(stream, &part)) return -7;
+    }
+    if (cudaGraphInstantiate(&exec, graph, 0)) return -8;
+    for (int i = 0; i < times; ++i)
+        if (cudaGraphLaunch(exec, stream)) return -9;
+    if (cudaStreamSynchronize(stream) || cudaGraphExecDestroy(exec) || cudaGraphDestroy(graph)) return -10;
+    return cudaStreamDestroy(stream);
+}
+
 // A wait spoils a recording.
 API int run_spoilt_capture() {
     cudaStream_t stream;

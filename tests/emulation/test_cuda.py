@@ -16,6 +16,7 @@ from .emulated import BIN, HERE, missing
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
 NO_KERNEL_IMAGE, OUT_OF_MEMORY, BAD_CONFIGURATION, BAD_VALUE, NO_DEVICE, SPOILT_CAPTURE = 209, 2, 9, 1, 100, 901
+NOT_SUPPORTED = 801
 TOO_LARGE = 720
 TO_DEVICE, TO_HOST = 1, 2
 ORDERS = ["forward", "reverse", "random:1", "random:2"]
@@ -250,6 +251,14 @@ def test_graph_records_and_replays(cuda: Cuda) -> None:
     assert cuda.run_graph(x, next(pointers), 100, 5, next(pointers)) == 0
     np.testing.assert_array_equal(before, np.arange(100))
     np.testing.assert_array_equal(host, np.arange(100) + 15)
+
+
+def test_the_card_chooses_what_a_graph_does(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = cuda.put(np.arange(100, dtype=np.float32))
+    assert cuda.run_choice(x, 100, 7) == 0  # to 4, then -8, then twice 1
+    np.testing.assert_array_equal(cuda.get(x, 100), np.arange(100) + 4 - 8 + 2)
+    monkeypatch.setenv("T_EMULATE_DRIVER", "12020")
+    assert cuda.run_choice(x, 100, 1) == NOT_SUPPORTED
 
 
 def relayed(rounds: int, blocks: int) -> np.ndarray:

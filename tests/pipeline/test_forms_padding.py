@@ -137,7 +137,7 @@ def test_other_levels_compute_all_rows() -> None:
 def test_cards_compute_all_rows() -> None:
     options = CompileOptions(specialize=("mask=padded",), target="cuda")
     (only,) = prepare(encoder().SerializeToString(), options).variants
-    assert only.why == "on cuda rows of padding are computed"
+    assert only.why == "on cuda rows of padding are computed, as their number is a size, which the processor sets"
 
 
 def test_a_profile_whose_mask_has_zeros_leaves_them_out(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def same(found: dict[str, Any], x: np.ndarray[Any, Any]) -> bool:
 def to_device(model: Model, x: np.ndarray[Any, Any]) -> DeviceArray:
     """A copy of an array on the model's device."""
     assert model._opened is not None
-    code = {"f": 2, "i": 0}[x.dtype.kind]
+    code = {"f": 2, "i": 0, "u": 1, "b": 6}[x.dtype.kind]
     array = DeviceArray(model._opened, x.shape, x.dtype, (code, x.dtype.itemsize * 8))
     if x.nbytes:
         library, handle = model._opened.library, model._opened.handle

@@ -350,6 +350,7 @@ class VariantInfo:
 
     ``seen`` is what profiles saw of these sizes; empty where a person named them. A run takes it only where the inputs
     in ``guards`` have these values throughout, and where those in ``padded`` have zeros, whose rows it leaves out.
+    ``on_device`` says whether a device compares inputs that lie in its memory, where its driver can.
     """
 
     sizes: tuple[SizeRange, ...]
@@ -358,6 +359,7 @@ class VariantInfo:
     form: FormInfo | None
     guards: tuple[InputValue, ...] = ()
     padded: tuple[PaddedInput, ...] = ()
+    on_device: bool = False
 
 
 @dataclass(frozen=True)

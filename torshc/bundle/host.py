@@ -447,6 +447,11 @@ class HostProgram:
         return any(s.faults for f in self.forms for s in f.steps) or any(p.may_fail for p in self.parts)
 
     @property
+    def is_chosen_by_values(self) -> bool:
+        """Whether a device may take the form of a run by what its memory holds: one process knows all steps."""
+        return any(v.guards for v in self.variants) and self.script is None and not self.ranks
+
+    @property
     def collective(self) -> bool:
         """Whether a step exchanges tensors with other ranks."""
         return any(s.collective for f in self.forms for s in f.steps)

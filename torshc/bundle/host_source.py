@@ -447,6 +447,7 @@ def render_host(program: HostProgram, files: HostFiles, manifest: Manifest | Non
             ],
             text=c_text,
             launchers=files.launchers,
+            chooses=bool(files.choice[0]) and program.is_chosen_by_values,
             identity=identity,
         )
     )
@@ -464,6 +465,9 @@ def host_sources(
         files = replace(files, sources=(*files.sources, STATES))
     if program.ranks:
         more = files.ranks
+        files = replace(files, sources=(*files.sources, *more[0]), headers=(*files.headers, *more[1]))
+    if program.is_chosen_by_values:
+        more = files.choice
         files = replace(files, sources=(*files.sources, *more[0]), headers=(*files.headers, *more[1]))
     for version in (program, *others):
         for form in version.forms:

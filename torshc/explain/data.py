@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..base.manifest import PaddedInput, sizes_text
+from ..bundle.host import CPU
 from ..bundle.shared_weights import bytes_beside
 from ..expr import const, to_text
 from ..graph import Node, Value
@@ -198,7 +199,8 @@ class LooseInfo:
 class VariantInfo:
     """What there is for runs of some ``sizes`` ("batch=1 mask=1"): a form of the model, or ``why`` there is none.
 
-    ``guards`` say what is looked at before a run takes it, ``padding`` which rows it leaves out.
+    ``guards`` say what is looked at before a run takes it, ``on_device`` what becomes of such inputs in a device's
+    memory, ``padding`` which rows it leaves out.
     ``seen`` says what profiles saw of these sizes, and is empty where a person named them.
     ``kernels`` counts those of its launches that the usual form lacks, ``weights_bytes`` what it alone reads of the
     weights, since its kernels want them in another order.
@@ -212,6 +214,7 @@ class VariantInfo:
     weights_bytes: int = 0
     guards: tuple[str, ...] = ()
     padding: tuple[str, ...] = ()
+    on_device: str = ""
 
 
 @dataclass(frozen=True)
@@ -369,7 +372,20 @@ def _variant(compilation: Compilation, variant: Variant) -> VariantInfo:
     bytes_of = {v.name: to_text(v.type.nbytes) for v in form.interface.given}
     padded = tuple(_leaves_out(p) for p in variant.padded)
     guards = tuple(f"all elements of {g.name} are {g.value} ({bytes_of[g.name]} bytes)" for g in variant.guards)
-    return VariantInfo(sizes, variant.seen, "", *_launches_of(form, compilation), copied, guards, padded)
+    there = _on_device(compilation) if guards else ""
+    return VariantInfo(sizes, variant.seen, "", *_launches_of(form, compilation), copied, guards, padded, there)
+
+
+def _on_device(compilation: Compilation) -> str:
+    """What becomes of inputs in a device's memory that have to have values; empty on processors."""
+    if compilation.target.device == CPU:
+        return ""
+    if compilation.unseen:
+        return f"one in the card's memory is not looked at, and misses, as {compilation.unseen}"
+    return (
+        "one in the card's memory is compared by the card, which takes the form there, from the second run of the same "
+        "tensors on; with a driver older than CUDA 12.4 it misses"
+    )
 
 
 def _leaves_out(padded: PaddedInput) -> str:

@@ -71,7 +71,7 @@ def _header(e: Explanation) -> Iterator[str]:
         yield from paragraph("sizes of 1", _loose(e.loose))
     for variant in e.variants:
         yield from paragraph("variant", _variant(variant))
-        yield from _guards(variant, on_card=not e.lanes)
+        yield from _guards(variant)
         for text in variant.padding:
             yield from paragraph("padding", printable(text))
     if e.training is not None:
@@ -111,10 +111,10 @@ def _variant(variant: VariantInfo) -> str:
     return f"for {printable(variant.sizes)}{seen}: {_launches(variant)}{copied}"
 
 
-def _guards(variant: VariantInfo, on_card: bool) -> Iterator[str]:
+def _guards(variant: VariantInfo) -> Iterator[str]:
     if not variant.guards:
         return
-    where = "; an input in the card's memory is not looked at, and misses" if on_card else ""
+    where = f"; {variant.on_device}" if variant.on_device else ""
     yield from paragraph("guard", f"{printable(', and '.join(variant.guards))}: compared before each run{where}")
 
 

@@ -226,6 +226,19 @@ class Compilation:
         return (form or self).graph
 
     @property
+    def unseen(self) -> str:
+        """Why a device does not compare inputs in its memory with what variants assume; empty where it does."""
+        if not self.target.host.choice[0]:
+            return f"on {self.target.name} the processor alone chooses a form"
+        if self.program.script is not None:
+            return "the steps are known only in a run"
+        if self.rank[1]:
+            return "several processes share the model"
+        if self.fallbacks:
+            return "some steps run on the processor"
+        return "the steps are timed, and not recorded" if self.options.profile else ""
+
+    @property
     def fallbacks(self) -> tuple[str, ...]:
         """What took a slower path in some form, and why."""
         return tuple(dict.fromkeys(u.fallback for form in self.forms for u in form.units if u.fallback))
@@ -451,7 +464,11 @@ def _loose(c: Compilation) -> LooseInfo | None:
 
 
 def _variants(c: Compilation) -> tuple[VariantInfo, ...]:
-    return tuple(VariantInfo(v.sizes, v.seen, v.why, _form(v.form), v.guards, v.padded) for v in c.variants)
+    there = c.target.device != CPU and not c.unseen
+    return tuple(
+        VariantInfo(v.sizes, v.seen, v.why, _form(v.form), v.guards, v.padded, there and bool(v.guards and v.form))
+        for v in c.variants
+    )
 
 
 def _form(c: Compilation | None) -> FormInfo | None:

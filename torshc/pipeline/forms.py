@@ -136,7 +136,9 @@ def _padded(case: Case) -> PaddedInput | None:
 def _unpadded(fast: Compilation) -> str:
     """Why no form can leave out rows of padding; empty where one may."""
     if fast.target.device != CPU:
-        return f"on {fast.target.name} rows of padding are computed"
+        return (
+            f"on {fast.target.name} rows of padding are computed, as their number is a size, which the processor sets"
+        )
     return "its steps are known only in a run" if fast.program.script is not None else ""
 
 

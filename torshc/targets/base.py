@@ -79,6 +79,8 @@ class HostFiles:
         sources: names of the sources.
         headers: names of what they include.
         ranks: names of the sources of libraries that are one rank of several, and of what these include.
+        choice: names of the sources of libraries whose device takes forms by what is in its memory, and of what these
+            include; none where the processor alone looks at values.
         launchers: whether a kernel for a device is a C function that launches it, or is found by its name alone.
     """
 
@@ -87,6 +89,7 @@ class HostFiles:
     headers: tuple[str, ...]
     launchers: bool = True
     ranks: tuple[tuple[str, ...], tuple[str, ...]] = (("t_ranks.c", "t_local.c"), ("t_ranks.h",))
+    choice: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     def text(self, name: str) -> str:
         """The first file of this name."""

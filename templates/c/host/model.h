@@ -388,8 +388,9 @@ TORSHC_API int32_t torshc_form_count(void);
 TORSHC_API int torshc_form_runs(torshc_model *model, int32_t form, uint64_t *runs);
 
 /* How many runs of this model or context had the sizes of form `form`, but other values of inputs than it takes for granted
- * (--specialize "mask=1"), so that they took another; of those that succeeded. Values are looked at where tensors are in
- * the processor's memory; those on a device count as others. */
+ * (--specialize "mask=1"), so that they took another; of those that succeeded. Values in the processor's memory are looked
+ * at by it, those in a card's by the card, where the run is recorded and the manifest says so ("on_device"); else they
+ * count as others. Where a card counts, this and the function above wait for its work. */
 TORSHC_API int torshc_form_misses(torshc_model *model, int32_t form, uint64_t *runs);
 
 /* How often step `step` ran since the model was opened, and for how many nanoseconds in all. TORSHC_E_UNSUPPORTED

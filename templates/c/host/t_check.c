@@ -338,14 +338,17 @@ int t_is_throughout(const torshc_tensor *x, int64_t *value) {
     return !memcmp(at, at + size, bytes - size);
 }
 
+t_held t_guard_holds(const t_guard *guard, const torshc_tensor *x) {
+    int64_t value;
+    if (x->device.type != TORSHC_CPU && bytes_of(x))
+        return T_UNSEEN;
+    return t_is_throughout(x, &value) ? (value == guard->value ? T_HELD : T_MISSED) : bytes_of(x) ? T_MISSED : T_HELD;
+}
+
 static int guards_hold(const torshc_tensor *inputs, int64_t form) {
-    for (int32_t k = 0; k < P->guard_count; k++) {
-        const t_guard *guard = &P->guard[k];
-        const torshc_tensor *x = &inputs[guard->input];
-        int64_t value;
-        if (guard->form == form && (!t_is_throughout(x, &value) ? bytes_of(x) : value != guard->value))
+    for (int32_t k = 0; k < P->guard_count; k++)
+        if (P->guard[k].form == form && t_guard_holds(&P->guard[k], &inputs[P->guard[k].input]) != T_HELD)
             return 0;
-    }
     return 1;
 }
 

@@ -291,8 +291,8 @@ static uint64_t begin_run(const t_model *head) { return head->shared->observer ?
  * its values. */
 static void count_run(t_model *head, const int64_t *s, uint64_t began, const torshc_tensor *inputs) {
     const int64_t form = P->form ? s[P->form] : 0;
-    head->ran[form]++;
-    if (P->guard_count && (!form || form != P->loose))
+    head->ran[form] += !head->elsewhere;
+    if (P->guard_count && !head->elsewhere && (!form || form != P->loose))
         for (int32_t k = P->variant(s, 0); k && k != form; k = P->variant(s, k))
             head->missed[k]++;
     if (head->shared->observer)
@@ -403,7 +403,7 @@ int torshc_run(torshc_model *m, const torshc_tensor *inputs, int32_t input_count
 int32_t torshc_device_number(const torshc_model *m) { return m ? ((const t_model *)m)->shared->ordinal : 0; }
 
 static int read_count(torshc_model *m, const char *what, int32_t form, int missed, uint64_t *runs) {
-    const int status = t_check_alive(m, what);
+    int status = t_check_alive(m, what);
     if (status)
         return status;
     if (!runs || form < 0 || form >= torshc_form_count())
@@ -412,8 +412,10 @@ static int read_count(torshc_model *m, const char *what, int32_t form, int misse
     t_model *head = head_of(m);
     pthread_mutex_lock(&head->lock);
     *runs = (missed ? head->missed : head->ran)[form];
+    if (P->chooser)
+        status = P->chooser->count(m, form, missed, runs);
     pthread_mutex_unlock(&head->lock);
-    return TORSHC_OK;
+    return status;
 }
 
 int torshc_form_runs(torshc_model *m, int32_t form, uint64_t *runs) {

@@ -44,6 +44,7 @@ typedef struct {
     t_counter *counters; /* one for each step */
     uint64_t *ran;       /* how many runs took each form of the model */
     uint64_t *missed;    /* how many a form was for whose values were others; behind `ran` */
+    int elsewhere;       /* the card chose the form of the last run, and counts it */
     /* Arrays of a run, within its lock; they grow with the model, so no stack holds them. */
     int64_t *symbols; /* and sizes behind them */
     t_span *span;     /* inputs, then outputs */

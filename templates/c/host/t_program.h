@@ -200,6 +200,24 @@ typedef struct {
     void (*leave)(torshc_model *m);
 } t_cards;
 
+/* How a card takes a form for a run by what inputs in its memory hold: t_choice.c. */
+typedef struct t_choice t_choice;
+typedef struct {
+    /* Once the model's device is open; and when the model closes, before the device does. */
+    int (*open)(torshc_model *m);
+    void (*close)(torshc_model *m);
+    /* Finds the forms that a run of the symbols in the head may take before the one that they have, for tensors where
+     * they lie and within so much memory, and what memory these want at the most. */
+    size_t (*find)(torshc_model *m, const torshc_tensor *const *tensor, size_t room);
+    /* Which they are: 0 where the run takes the form that it has, and the processor counts it. */
+    int64_t (*cases)(const torshc_model *m);
+    /* Records the steps of these forms, behind what chooses one. */
+    int (*run)(torshc_model *m, const t_run *r);
+    /* Adds what the card counted. */
+    int (*count)(torshc_model *m, int32_t form, int missed, uint64_t *runs);
+} t_chooser;
+extern const t_chooser t_card_chooser; /* CUDA's */
+
 typedef struct {
     int32_t inputs, outputs, symbols, steps, device;
     int32_t places;       /* symbols, and sizes behind them, of the program or of its segment that has the most */
@@ -243,6 +261,7 @@ typedef struct {
     int32_t (*variant)(const int64_t *s, int32_t after);
     int32_t guard_count;
     const t_guard *guard;
+    const t_chooser *chooser;       /* NULL where the processor alone looks at values */
     const t_script *script;         /* or NULL, when `run` is all */
     const t_script *const *scripts; /* of each form; NULL where there is one form */
 } t_program;
@@ -287,6 +306,9 @@ int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s);
 int t_take_form(int form, const torshc_tensor *inputs, int32_t count, int64_t *s);
 /* Whether a run of the form that sizes have taken has to look at values first. */
 int t_is_guarded(const int64_t *s);
+/* Whether an input is what a form takes for granted: nobody has looked at one in a device's memory. */
+typedef enum { T_MISSED, T_HELD, T_UNSEEN } t_held;
+t_held t_guard_holds(const t_guard *guard, const torshc_tensor *x);
 /* Takes the next form until values of inputs are what it takes for granted. */
 void t_pass_guards(const torshc_tensor *inputs, int64_t *s);
 /* Whether an input, of integers or truths and checked, is one number throughout, and which; one in a device's memory is

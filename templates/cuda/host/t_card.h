@@ -12,7 +12,7 @@
 // Host data goes through page-locked memory in pieces, so that copying a piece and moving the one before overlap.
 // Graphs are of runs whose symbols and addresses came before: of as many sets of tensors as callers take in turn, or of as
 // many sizes as a profile saw.
-enum { SLOTS = 8, GRAPHS = 32, KNOWN = 256 };
+enum { SLOTS = 8, GRAPHS = 32, KNOWN = 256, CASES = 5 };
 static const size_t SLOT_BYTES = size_t(1) << 20;
 
 struct t_slot {
@@ -27,6 +27,7 @@ struct t_graph {
     int64_t *key;
     int32_t count;
     cudaGraphExec_t exec;  // NULL: the key was seen once
+    cudaGraph_t source;    // of one in which the card chooses among forms: it has what says which; else NULL
     bool unfit;            // recording failed
     uint64_t used;
 };
@@ -60,7 +61,9 @@ struct t_device {
     t_graph *graphs;
     int graph_count;
     t_graph *recording;
-    bool graphs_allowed;
+    cudaGraph_t whole;         // where the card chooses among forms, the graph that these are parts of
+    cudaGraph_t cases[CASES];  // their graphs, which belong to it
+    bool graphs_allowed, chooses;
     uint64_t clock;
     cudaEvent_t *marks;
     int32_t mark_count;

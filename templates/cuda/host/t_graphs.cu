@@ -67,6 +67,8 @@ int t_device_join(t_device *d) {
 void t_forget(t_graph *graph) {
     if (graph->exec)
         (void)cudaGraphExecDestroy(graph->exec);
+    if (graph->source)
+        (void)cudaGraphDestroy(graph->source);
     free(graph->key);
     *graph = t_graph();
 }
@@ -132,9 +134,15 @@ int t_device_end(t_device *d, int status) {
     if (!graph)
         return status;
     cudaError_t error = cudaStreamEndCapture(d->recorder, &recorded);
+    const bool chose = d->whole;
+    if (chose)  // what was recorded last is a part of this
+        recorded = d->whole;
+    d->whole = nullptr;
     if (error == cudaSuccess && !status)
         error = cudaGraphInstantiate(&graph->exec, recorded, 0);
-    if (recorded)
+    if (chose)
+        graph->source = recorded;
+    else if (recorded)
         (void)cudaGraphDestroy(recorded);
     (void)cudaGetLastError();
     if (error == cudaSuccess && !status)
@@ -146,5 +154,6 @@ int t_device_end(t_device *d, int status) {
     (void)cudaGetLastError();
     graph->exec = nullptr;
     graph->unfit = true;
+    d->chooses = d->chooses && !chose;  // runs to come have other keys, and are recorded without a choice
     return T_AGAIN;
 }

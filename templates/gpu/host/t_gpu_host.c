@@ -52,7 +52,7 @@ int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *
     m->ordinal = options->device;
     m->streamed = options->stream != NULL;
     m->marked = calloc((size_t)P->steps + 1, sizeof *m->marked);
-    m->key = calloc((size_t)P->symbols + (size_t)P->inputs + (size_t)P->outputs + 2, sizeof *m->key);
+    m->key = calloc((size_t)P->symbols + (size_t)P->inputs + (size_t)P->outputs + 3, sizeof *m->key);
     if (!m->marked || !m->key)
         return t_fail(TORSHC_E_MEMORY, "no memory for the marks of %d steps", (int)P->steps);
     int status;
@@ -63,6 +63,8 @@ int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *
     if ((status = t_device_open(m->ordinal, options->stream, &m->device)) || (status = upload_weights(m, of)))
         return status;
     if (P->cards && (status = P->cards->join(m, options)))
+        return status;
+    if (P->chooser && (status = P->chooser->open(m)))
         return status;
     m->with = (t_run){.weights = m->weights, .model = m};
     *with = &m->with;
@@ -76,6 +78,8 @@ void t_empty_model(torshc_model *m, int last) {
     t_device_free(m->device, m->arena.at);
     t_device_free(m->device, last ? m->weights : NULL);
     t_device_free(m->device, m->head.states);
+    if (P->chooser)
+        P->chooser->close(m);
     t_device_close(m->device);
     if (P->cards)
         P->cards->leave(m);
@@ -194,8 +198,10 @@ static int run_steps(torshc_model *m, const t_call *call, const int64_t *s) {
         key[k++] = s[i];
     if (P->form)
         key[k++] = s[P->form];
-    for (int32_t i = 0; i < call->count; i++)
-        key[k++] = (int64_t)(uintptr_t)call->at[i];
+    if (P->chooser)
+        key[k++] = P->chooser->cases(m);
+    for (int32_t i = 0; i < call->count; i++) /* aligned, but where there is nothing */
+        key[k++] = (int64_t)((uintptr_t)call->at[i] | (uintptr_t)is_on_device(call->tensor[i]));
     key[k++] = (int64_t)(uintptr_t)call->arena;
 #ifdef TORSHC_PROFILE
     const int recorded = 0;
@@ -208,10 +214,11 @@ static int run_steps(torshc_model *m, const t_call *call, const int64_t *s) {
         m->marks = 0;
         if ((m->status = t_device_begin(m->device, recorded ? key : NULL, k, &replayed)))
             return m->status;
-        if (!replayed && (status = P->run(&run, s)) && !m->status)
+        if (!replayed && (status = m->choice ? P->chooser->run(m, &run) : P->run(&run, s)) && !m->status)
             m->status = status;
         status = t_device_end(m->device, m->status);
     } while (status == T_AGAIN);
+    m->head.elsewhere = m->choice && P->chooser->cases(m);
     return status;
 }
 
@@ -238,8 +245,12 @@ static int run_call(torshc_model *m, t_call *call, const int64_t *s) {
 
 int t_run_on(torshc_model *m, t_span *work) {
     const t_model *head = &m->head;
-    const size_t need = t_workspace_bytes(m, head->symbols);
+    size_t need = t_workspace_bytes(m, head->symbols);
     int status = TORSHC_OK;
+    if (P->chooser) {
+        const size_t most = P->chooser->find(m, head->tensor, work->at ? work->bytes : SIZE_MAX);
+        need = most > need ? most : need;
+    }
     if (!work->at)
         status = t_grow(m, &m->arena, need, "intermediate values");
     else if (need)

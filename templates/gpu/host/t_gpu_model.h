@@ -31,6 +31,7 @@ struct torshc_model {
     t_marked *marked; /* this and the next for profiling */
     int32_t marks;
     struct t_nccl *nccl; /* of a model that several processes share on cards */
+    t_choice *choice;    /* of a model whose card takes forms by what is in its memory */
 };
 
 /* Makes memory on the device at least so large; what it held is lost then. */

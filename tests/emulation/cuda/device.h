@@ -11,6 +11,12 @@ inline int __syncthreads_and(int yes) {
     return votes.yes == votes.living;
 }
 
+// ---- the graph ----
+
+inline void cudaGraphSetConditional(cudaGraphConditionalHandle handle, unsigned value) {
+    *(unsigned *)(uintptr_t)handle = value;
+}
+
 // ---- the cluster ----
 
 inline void t_emulate_cluster_arrive() { t_emulate::arrive_in_cluster(); }

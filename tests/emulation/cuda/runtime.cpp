@@ -2,7 +2,8 @@
 // when allocated; what is behind its end is checked when it is freed.
 //
 // Failures are provoked by the environment: T_EMULATE_DEVICES=N (0: no card, -1: no driver), T_EMULATE_ARCH=70 (the
-// card's compute capability, 90 if not told), T_EMULATE_MEMORY=bytes (of the card), T_EMULATE_UNITS=N (multiprocessors).
+// card's compute capability, 90 if not told), T_EMULATE_MEMORY=bytes (of the card), T_EMULATE_UNITS=N (multiprocessors),
+// T_EMULATE_DRIVER=12020 (the driver's version).
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,8 @@ int units() { return (int)setting("T_EMULATE_UNITS", 132); }
 size_t memory_total() { return (size_t)setting("T_EMULATE_MEMORY", 8ll << 30); }
 
 }  // namespace
+
+int driver() { return (int)setting("T_EMULATE_DRIVER", CUDART_VERSION); }
 
 cudaError_t no_device() {
     return devices() > 0 ? cudaSuccess : devices() < 0 ? cudaErrorInsufficientDriver : cudaErrorNoDevice;
@@ -227,7 +230,7 @@ const char *cudaGetErrorString(cudaError_t error) {
 }
 
 cudaError_t cudaDriverGetVersion(int *version) {
-    *version = devices() < 0 ? 0 : CUDART_VERSION;
+    *version = devices() < 0 ? 0 : driver();
     return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int *version) {

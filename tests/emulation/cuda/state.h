@@ -28,6 +28,10 @@ void enqueue(CUstream_st *stream, bool (*go)(void *), void *context);
 
 struct CUgraph_st {
     std::vector<Work> work;
+    std::set<cudaGraphConditionalHandle> handles;      // values on which conditional nodes of it depend
+    std::vector<std::unique_ptr<CUgraph_st>> bodies;   // of these nodes
+    std::vector<cudaGraph_t> shown;                    // the last node's, as its parameters say
+    bool owned = true;                                 // whoever asked for the capture destroys it
     CUstream_st *origin = nullptr;
     cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
     bool valid = true;
@@ -60,6 +64,7 @@ extern std::set<CUstream_st *> streams;
 
 cudaError_t give(cudaError_t error);  // notes an error for cudaGetLastError
 cudaError_t no_device();              // what is wrong when there is no card
+int driver();                         // its version, as 13000
 
 CUstream_st *find(cudaStream_t stream);  // null for one that is not there
 void drain(CUstream_st *stream);         // runs what is in the stream

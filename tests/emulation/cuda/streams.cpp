@@ -153,15 +153,25 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus *
                                        : cudaStreamCaptureStatusInvalidated;
     return cudaSuccess;
 }
-cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
-    Lock lock(api_lock);
+static cudaError_t begin(cudaStream_t handle, cudaGraph_t graph, bool owned, cudaStreamCaptureMode mode) {
     CUstream_st *stream = find(handle);
-    if (!stream) return give(cudaErrorInvalidResourceHandle);
-    if (stream == &default_stream || stream->capture) return give(cudaErrorStreamCaptureUnsupported);
-    stream->capture = new CUgraph_st;
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    if (stream == &default_stream || stream->capture) return cudaErrorStreamCaptureUnsupported;
+    stream->capture = owned ? new CUgraph_st : graph;
     stream->capture->origin = stream;
     stream->capture->mode = mode;
+    stream->capture->owned = owned;
     return cudaSuccess;
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
+    Lock lock(api_lock);
+    return give(begin(handle, nullptr, true, mode));
+}
+// Work is in order, so that what is captured is behind all that the graph has.
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t handle, cudaGraph_t graph, const cudaGraphNode_t *,
+                                          const cudaGraphEdgeData *, size_t, cudaStreamCaptureMode mode) {
+    Lock lock(api_lock);
+    return give(graph ? begin(handle, graph, false, mode) : cudaErrorInvalidValue);
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t *graph) {
     Lock lock(api_lock);
@@ -174,12 +184,49 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t *graph) {
         if (event->capture == captured) event->capture = nullptr;
     *graph = captured->valid ? captured : nullptr;
     if (captured->valid) return cudaSuccess;
-    delete captured;
+    if (captured->owned) delete captured;
     return give(cudaErrorStreamCaptureInvalidated);
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode *mode) {
     static thread_local cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
     std::swap(current, *mode);
+    return cudaSuccess;
+}
+// Nodes are numbered from 1.
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count) {
+    Lock lock(api_lock);
+    if (!graph || !count) return give(cudaErrorInvalidValue);
+    for (size_t i = 0; nodes && i < *count; ++i) nodes[i] = (cudaGraphNode_t)(i < graph->work.size() ? i + 1 : 0);
+    *count = graph->work.size();
+    return cudaSuccess;
+}
+cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle *handle, cudaGraph_t graph, unsigned value,
+                                             unsigned flags) {
+    Lock lock(api_lock);
+    if (!graph || flags || driver() < 12040) return give(graph ? cudaErrorNotSupported : cudaErrorInvalidValue);
+    *handle = (cudaGraphConditionalHandle)(uintptr_t)new unsigned(value);
+    graph->handles.insert(*handle);
+    return cudaSuccess;
+}
+// Whether the value is not 0 is asked when the node's turn comes. The graph has to outlive what is made of it.
+cudaError_t cudaGraphAddNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *behind,
+                             const cudaGraphEdgeData *, size_t count, cudaGraphNodeParams *params) {
+    Lock lock(api_lock);
+    if (!graph || !params || params->type != cudaGraphNodeTypeConditional) return give(cudaErrorInvalidValue);
+    cudaConditionalNodeParams &c = params->conditional;
+    if (c.type != cudaGraphCondTypeIf || c.size != 1 || !graph->handles.count(c.handle)) return give(cudaErrorInvalidValue);
+    for (size_t i = 0; i < count; ++i)
+        if (!behind[i] || (size_t)behind[i] > graph->work.size()) return give(cudaErrorInvalidValue);
+    CUgraph_st *const body = new CUgraph_st;
+    graph->bodies.emplace_back(body);
+    graph->shown = {body};
+    c.phGraph_out = graph->shown.data();
+    graph->work.push_back([body, value = (const unsigned *)(uintptr_t)c.handle] {
+        if (!*value) return;
+        for (Work work : body->work)
+            if (!work.go()) fail("work in a conditional node waits for another process");
+    });
+    *node = (cudaGraphNode_t)graph->work.size();
     return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long) {
@@ -201,6 +248,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
     return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    drain_all();  // work that is under way may be its bodies'
+    for (cudaGraphConditionalHandle handle : graph->handles) delete (unsigned *)(uintptr_t)handle;
     delete graph;
     return cudaSuccess;
 }

@@ -98,6 +98,7 @@ class CudaTarget(GridTarget):
         sources=(*HOST.sources, "t_device.cu", "t_copies.cu", "t_graphs.cu"),
         headers=(*HOST.headers, "t_card.h"),
         ranks=((*HOST.ranks[0], "t_nccl.c"), (*HOST.ranks[1], "t_nccl.h")),
+        choice=(("t_choice.c", "t_choose.cu"), ("t_choice.h",)),
     )
     words = Words(shared="__shared__", barrier="__syncthreads();", near=True, library=LIBRARY)
 
