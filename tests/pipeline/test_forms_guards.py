@@ -130,6 +130,18 @@ def test_values_at_the_ends_of_a_type(tmp_path: Path) -> None:
         }  # fmt: skip
 
 
+@pytest.mark.parametrize("target", ["c", "cuda"])
+def test_a_model_of_known_sizes_has_variants(target: str, tmp_path: Path) -> None:
+    """Its runs have no symbols, and yet a form."""
+    with opened(
+        MODEL, target, tmp_path, shapes={"x": (2, 3, 8), "mask": (2, 3), "kinds": (2, 3)}, specialize=("mask=1",)
+    ) as found:
+        for mask in (1, [1, 1, 0], 1, 0):
+            given = feeds(2, 3, mask, 0)
+            np.testing.assert_allclose(found.run(given)["y"], onnx_runtime(MODEL, given)[0], rtol=1e-5, atol=1e-5)
+        assert [(f.sizes, f.runs, f.missed) for f in found.stats().forms] == [("", 2, 0), ("mask=1", 2, 2)]
+
+
 def test_a_workspace_is_large_enough_for_what_values_choose(tmp_path: Path) -> None:
     with opened(MODEL, "c", tmp_path, specialize=("mask=1", "n=2 seq=40 mask=1")) as found:
         for mask in (1, 0):

@@ -387,7 +387,7 @@ int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s) {
                           is_dim ? "dimension" : "element", (int)symbol->dim, (long long)s[k], (long long)symbol->min,
                           (long long)symbol->max);
     }
-    if (!P->form)
+    if (!P->forms)
         return check_sizes(inputs, count, s);
     if (!(status = t_take_form(0, inputs, count, s))) {
         if (P->variant)

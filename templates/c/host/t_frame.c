@@ -381,7 +381,7 @@ static int check(t_frame *f, const torshc_tensor *inputs, const torshc_tensor *s
 
 /* The steps of the form that the run has taken. */
 static int run_steps(t_frame *f, const torshc_tensor *inputs) {
-    const t_script *script = P->form ? P->scripts[f->symbols[P->form]] : P->script;
+    const t_script *script = P->forms ? P->scripts[f->symbols[P->form]] : P->script;
     if (script == f->script)
         reset(f);
     else
@@ -407,7 +407,7 @@ int t_frame_run(t_frame *f, const torshc_tensor *inputs, int32_t input_count, to
     T_TRY(check(f, inputs, shown, outputs, output_count, spans));
     t_pass_guards(inputs, f->symbols);
     int status = run_steps(f, inputs);
-    const int64_t taken = P->form ? f->symbols[P->form] : 0;
+    const int64_t taken = P->forms ? f->symbols[P->form] : 0;
     if (status == TORSHC_E_SHAPE && taken && taken != P->loose) /* sizes of the run itself do not fit the variant */
         status = run_again(f, 0, inputs);
     if (status == TORSHC_E_SHAPE && P->loose && taken != P->loose) { /* nor the fast form */

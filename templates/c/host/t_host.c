@@ -49,7 +49,7 @@ static int grow(torshc_model *m, size_t bytes) {
 int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *options, const t_run **with) {
     (void)of, (void)options;
     if (!P->script)
-        return P->symbols ? TORSHC_OK : grow(m, t_workspace_bytes(m, NULL));
+        return P->symbols || P->forms ? TORSHC_OK : grow(m, t_workspace_bytes(m, NULL));
     const t_model *head = &m->head;
     m->with = (t_run){
         .weights = head->weights->file.at, .pool = head->pool, .counters = head->counters, .threads = head->threads};

@@ -290,7 +290,7 @@ static uint64_t begin_run(const t_model *head) { return head->shared->observer ?
 /* Counts a run that succeeded, by its sizes; within its lock. The forms before its own were for its sizes, but not for
  * its values. */
 static void count_run(t_model *head, const int64_t *s, uint64_t began, const torshc_tensor *inputs) {
-    const int64_t form = P->form ? s[P->form] : 0;
+    const int64_t form = P->forms ? s[P->form] : 0;
     head->ran[form] += !head->elsewhere;
     if (P->guard_count && !head->elsewhere && (!form || form != P->loose))
         for (int32_t k = P->variant(s, 0); k && k != form; k = P->variant(s, k))

@@ -239,7 +239,7 @@ int32_t torshc_output_count(void) { return P->outputs; }
 
 int32_t torshc_step_count(void) { return P->steps; }
 
-int32_t torshc_form_count(void) { return P->form ? P->forms : 1; }
+int32_t torshc_form_count(void) { return P->forms ? P->forms : 1; }
 
 static int port_info(const t_port *ports, int32_t count, int32_t index, torshc_dtype *dtype, int32_t *ndim,
                      const int64_t **dims) {

@@ -222,8 +222,8 @@ typedef struct {
     int32_t inputs, outputs, symbols, steps, device;
     int32_t places;       /* symbols, and sizes behind them, of the program or of its segment that has the most */
     int32_t fallbacks;    /* steps that run on the processor in a library for another device */
-    int32_t form;         /* where a run says which form it takes, behind the symbols; 0 where there is one form */
-    int32_t forms;        /* how many there are, where there are several: the fast one is 0, and its variants follow */
+    int32_t form;         /* where a run says which form it takes, behind the symbols */
+    int32_t forms;        /* how many there are; 0 where there is one: the fast one is 0, and its variants follow */
     int32_t rank, ranks;  /* which of how many processes it is for; 0 ranks for a model that is whole */
     int32_t loose;        /* the one in which sizes of 1 broadcast; 0 for none */
     int32_t recorded;     /* how many recordings of runs a card keeps; 0 for the usual number */

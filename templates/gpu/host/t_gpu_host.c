@@ -68,7 +68,7 @@ int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *
         return status;
     m->with = (t_run){.weights = m->weights, .model = m};
     *with = &m->with;
-    if (P->script || P->symbols)
+    if (P->script || P->symbols || P->forms)
         return TORSHC_OK;
     return t_grow(m, &m->arena, t_workspace_bytes(m, NULL), "intermediate values");
 }
@@ -196,7 +196,7 @@ static int run_steps(torshc_model *m, const t_call *call, const int64_t *s) {
     int32_t k = 0;
     for (int32_t i = 0; i < P->symbols; i++)
         key[k++] = s[i];
-    if (P->form)
+    if (P->forms)
         key[k++] = s[P->form];
     if (P->chooser)
         key[k++] = P->chooser->cases(m);
