@@ -116,8 +116,8 @@ def test_arrays_from_other_processes_take_the_shorter_way(symbolic: Path) -> Non
         x = pickle.loads(pickle.dumps(rows(4)))
         assert same(model.run({"x": x}), x)
         assert isinstance(model, Model) and model._repeat is not None
-        assert x.dtype is not np.dtype(np.float32) and model._repeat.set([x], {}) is not None
-        assert model._repeat.set([x.astype(">f4")], {}) is None
+        assert x.dtype is not np.dtype(np.float32) and model._repeat.set({"x": x}, {}) is not None
+        assert model._repeat.set({"x": x.astype(">f4")}, {}) is None
 
 
 def test_out(symbolic: Path) -> None:

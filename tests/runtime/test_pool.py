@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import torshc
-from torshc.runtime.pool import KEPT, LARGE, LINE, MIDDLE, Pool
+from torshc.runtime.pool import KEPT, LARGE, MIDDLE, PAGE, PLACE, Pool
 
 SHAPE = (LARGE // 4096, 1024)
 F32 = np.dtype(np.float32)
@@ -43,7 +43,7 @@ def test_sizes_that_change(shape: tuple[int, int], again: bool) -> None:
 def test_few_blocks_wait() -> None:
     pool = Pool()
     arrays = [pool.empty(SHAPE, F32) for _ in range(KEPT + 2)]
-    places = [place(x) for x in arrays]
+    places = [place(x.base) for x in arrays if x.base is not None]
     arrays.clear()
     assert len(pool._free) == KEPT and {place(b) for b in pool._free} <= {*places}
     pool.clear()
@@ -68,24 +68,30 @@ def test_results_of_a_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["u1", "f2", "f8"])
-def test_arrays_of_some_size_begin_at_a_line(dtype: str) -> None:
+def test_arrays_of_some_size_begin_in_the_middle_of_a_page(dtype: str) -> None:
     pool, kind = Pool(), np.dtype(dtype)
     least = MIDDLE // 1000 // kind.itemsize
     for rows in range(least, least + 40):
-        x = pool.maker((rows, 1000), kind)((rows, 1000), kind)
+        x, at = pool.maker((rows, 1000), kind)()
         assert x.shape == (rows, 1000) and x.dtype == kind and x.flags.writeable and x.flags.c_contiguous
-        assert place(x) % LINE == 0 or x.nbytes < MIDDLE
-    assert pool.maker((3, 5), kind) is np.empty
+        assert place(x) == at and (at % PAGE == PLACE or x.nbytes < MIDDLE)
 
 
-def test_memory_of_results_is_used_again_while_nobody_has_them() -> None:
-    make, shape = Pool().maker((MIDDLE // 4096, 1024), F32), (MIDDLE // 4096, 1024)
-    first = make(shape, F32)
-    at, part = place(first), memoryview(first[3:, 5])
+@pytest.mark.parametrize("rows", [5, MIDDLE // 4096])
+def test_memory_of_results_is_used_again_while_nobody_has_them(rows: int) -> None:
+    make = Pool().maker((rows, 1024), F32)
+    first, at = make()
+    part = memoryview(first[3:, 5])
     del first
-    second = make(shape, F32)
-    assert place(second) != at, "a part of the first is there"
+    second, other = make()
+    assert place(second) == other != at, "a part of the first is there"
     del part
-    assert place(make(shape, F32)) == at
-    kept = [make(shape, F32) for _ in range(KEPT + 2)]
-    assert len({place(x) for x in kept}) == len(kept)
+    assert make()[1] == at
+    kept = [make() for _ in range(KEPT + 2)]
+    assert len({place(x) for x, _ in kept}) == len(kept) and all(place(x) == at for x, at in kept)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (LARGE // 4096, 1024)])
+def test_places_of_results_of_any_size(shape: tuple[int, ...]) -> None:
+    x, at = Pool().maker(shape, F32)()
+    assert x.shape == shape and x.dtype == F32 and place(x) == at

@@ -32,9 +32,9 @@ from ..pipeline.compilation import Compilation
 from ..pipeline.compiler import prepare
 from ..pipeline.weight_names import with_shared_weights
 from ..plan.script import Branch, Operate, Repeat, Script, flat
-from ..runtime.call_frame import address_of
 from ..runtime.locks import opened_in_children
 from ..runtime.model import check_names
+from ..runtime.pool import address_of
 from ..runtime.values import unlike
 from ..targets.native import (
     ALIGN,

@@ -18,19 +18,12 @@ from .device import DeviceArray, Opened
 from .dlpack import View
 from .exchange import Places
 from .native import CPU, Library, Tensor
-from .pool import Pool
+from .pool import Pool, address_of
 
 Array = npt.NDArray[Any]
 OnDevice = View | DeviceArray  # what a call passes that is no NumPy array
-_BYTE = ctypes.c_char
-
-
-def address_of(array: Array) -> int:
-    """Where an array's data lies: the shortest way there is, and one for what is empty, read-only or of no C type."""
-    try:
-        return addressof(_BYTE.from_buffer(array))  # type: ignore[arg-type]  # an array is a buffer
-    except (BufferError, TypeError, ValueError):
-        return int(array.__array_interface__["data"][0])
+_buffer_of = ctypes.c_char.from_buffer  # bound once, as are others that runs of small models look up
+_ndarray = np.ndarray
 
 
 def _picker(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
@@ -146,41 +139,49 @@ class Repeat:
     def __init__(
         self, inputs: Side, outputs: Side, shapes: Sequence[Any], out_shapes: Sequence[Any], pool: Pool
     ) -> None:
-        self.inputs = [(inputs.at[i], inputs.numpy(i), shape) for i, shape in enumerate(shapes)]
-        self.outputs = [
-            (outputs.at[i], outputs.numpy(i), shape, spec.name, pool.maker(shape, outputs.numpy(i)))
+        self._inputs = [
+            (spec.name, inputs.at[i], inputs.numpy(i), shape)
+            for i, (shape, spec) in enumerate(zip(shapes, inputs.specs, strict=True))
+        ]
+        self._outputs = [
+            (spec.name, outputs.at[i], outputs.numpy(i), shape, pool.maker(shape, outputs.numpy(i)))
             for i, (shape, spec) in enumerate(zip(out_shapes, outputs.specs, strict=True))
         ]
 
-    def set(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any] | None:
+    def set(self, inputs: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any] | None:
         """Lets the structures of a call be these arrays; the outputs, or None where a closer look is needed.
 
         A buffer of ctypes is writable and contiguous, or there is none.
 
         Raises:
             BufferError, TypeError, ValueError: an array has no such buffer.
+            KeyError: an input is missing.
             MemoryError: there is none for an output.
         """
-        for value, (tensor, dtype, shape) in zip(values, self.inputs, strict=True):
-            if type(value) is not np.ndarray or value.shape != shape:
+        if len(inputs) != len(self._inputs):
+            return None
+        for name, tensor, dtype, shape in self._inputs:
+            value = inputs[name]
+            if type(value) is not _ndarray or value.shape != shape:
                 return None
             if value.dtype is not dtype and value.dtype != dtype:  # of arrays from pickle it is another object
                 return None
-            at = addressof(_BYTE.from_buffer(value))  # type: ignore[arg-type]  # an array is a buffer
+            at = addressof(_buffer_of(value))  # type: ignore[arg-type]  # an array is a buffer
             if at & 15 and not value.flags.aligned:
                 return None
             tensor.data = at
-        results = []
-        for tensor, dtype, shape, name, make in self.outputs:
-            if name in out:
+        results, given = {}, 0
+        for name, tensor, dtype, shape, make in self._outputs:
+            if out and name in out:
                 value = out[name]
-                if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shape:
+                if type(value) is not _ndarray or value.dtype is not dtype or value.shape != shape:
                     return None
+                at = addressof(_buffer_of(value))  # type: ignore[arg-type]
+                if at & 15 and not value.flags.aligned:
+                    return None
+                given += 1
             else:
-                value = make(shape, dtype)
-            at = addressof(_BYTE.from_buffer(value))
-            if at & 15 and not value.flags.aligned:
-                return None
+                value, at = make()
             tensor.data = at
-            results.append(value)
-        return results
+            results[name] = value
+        return results if given == len(out) else None

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from torshc.base.errors import RunError, did_you_mean
 from torshc.base.manifest import InputValue, PaddedInput, SizeRange, TensorSpec, sizes_text
 
-from .call_frame import Handed, OnDevice, Repeat, Side, address_of, prepared
+from .call_frame import Handed, OnDevice, Repeat, Side, prepared
 from .device import LEGACY_STREAM, REMEDIES, DeviceArray, Opened, stream_number
 from .dlpack import View, device_name, dtype_name, host_array
 from .exchange import exchange_of
@@ -24,7 +24,7 @@ from .faults import explain_fault, remedy_for
 from .locks import opened_in_children
 from .manifest import RunInfo
 from .native import CPU, Status, Tensor
-from .pool import Pool
+from .pool import Pool, address_of
 from .stats import FormStats, Stats, StepStats
 from .values import Given, GivenArrays, TakenArrays, are_arrays, put_into, taken, unlike
 from .weights import set_weights
@@ -106,6 +106,8 @@ class Model:
         handed = self._handed
         if handed and out and type(inputs) is type(out) is dict and self._into(handed, inputs, out):
             return {**self._out.index, **out}  # in the model's order
+        if self._repeat and type(inputs) is dict and (results := self._again(inputs, out or {})) is not None:
+            return results
         if type(inputs) is not dict and not isinstance(inputs, Mapping):
             raise RunError(f"run() takes a dictionary of inputs, not {type(inputs).__name__}", self._expects())
         if inputs.keys() != self._in.index.keys():
@@ -122,7 +124,8 @@ class Model:
         if not named and len(inputs) != len(self.inputs):
             raise RunError(f"{len(inputs)} inputs; expected {len(self.inputs)}", self._expects())
         if not named:
-            return tuple(self._run(inputs, {}))
+            again = self._again(dict(zip(self._in.index, inputs)), {}) if self._repeat else None  # noqa: B905
+            return tuple(self._run(inputs, {}) if again is None else again.values())
         placed = {spec.name: value for spec, value in zip(self.inputs, inputs, strict=False)}
         if len(inputs) > len(self.inputs) or placed.keys() & named.keys():
             raise RunError("an input is given twice, by place and by name", self._expects())
@@ -148,12 +151,9 @@ class Model:
             check_names("output", out, self._out.index, complete=False)
         if self._manifest.dynamic:
             return self._run_sized(values, out)
-        with self._lock:
-            results = None
-            if self._handed and values and not out and type(values[0]) is not np.ndarray:
+        if self._handed and values and not out and type(values[0]) is not np.ndarray:
+            with self._lock:
                 results = self._hand_over(self._handed, values)
-            if results is None:
-                results = self._again(values, out)
             if results is not None:
                 return results
         arrays = [self._as_input(i, value) for i, value in enumerate(values)]
@@ -163,8 +163,9 @@ class Model:
             if self._opened is None:
                 raise RunError(f"model {self.name!r} is closed", "load it again")
             known = shapes == self._shapes and not self._told  # most runs have the shapes of the one before
+            repeat, self._repeat = self._repeat if known else None, None
             if not known:
-                self._shapes = self._repeat = None
+                self._shapes = None
                 if self._handed is not None:
                     self._handed.expect_nothing()
             for i, array in enumerate(arrays):
@@ -173,13 +174,15 @@ class Model:
                 self._check_shapes(arrays)
                 self._out_shapes = [self._output_shape(i) for i in range(len(self.outputs))]
                 self._shapes = shapes
-                self._repeat = None if self._told else Repeat(self._in, self._out, shapes, self._out_shapes, self._pool)
             results = [self._output(i, out.get(spec.name), stay) for i, spec in enumerate(self.outputs)]
             for i, array in enumerate(results):
                 self._out.put(i, array)
             if not known and self._handed is not None and not self._told:
                 self._handed.expect(shapes, self._out, self._out_shapes)
-            self._launch()
+            if not (self._told or self._in.is_away or self._out.is_away):
+                self._repeat = repeat or Repeat(self._in, self._out, shapes, self._out_shapes, self._pool)
+            if status := self._pass(self._passed):
+                raise self._failure(status)
         return [out.get(s.name, array) for s, array in zip(self.outputs, results, strict=True)] if out else results
 
     def _into(self, handed: Handed, inputs: Mapping[str, Any], out: Mapping[str, Any]) -> bool:
@@ -221,22 +224,18 @@ class Model:
         self._runs += not status
         return status
 
-    def _again(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any] | None:
-        """A run that repeats the one before with other arrays of NumPy; None where it may be none; under the lock."""
-        if self._repeat is None or self._opened is None or self._in.is_away or self._out.is_away:
-            return None
-        try:
-            results = self._repeat.set(values, out)
-        except (BufferError, TypeError, ValueError, MemoryError):  # the longer way copes, or says what is wrong
-            return None
-        if results is not None:
-            self._launch()
-        return results
-
-    def _launch(self) -> None:
-        """A run with the structures of both sides; under the lock only."""
-        if status := self._pass(self._passed):
-            raise self._failure(status)
+    def _again(self, inputs: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The outputs of a run that repeats the one before with other arrays of NumPy; None where it may be none."""
+        with self._lock:
+            if self._repeat is None:  # another thread closed the model, or ran it otherwise
+                return None
+            try:
+                results = self._repeat.set(inputs, out)
+            except (BufferError, KeyError, TypeError, ValueError, MemoryError):  # the longer way copes, or says why not
+                return None
+            if results is not None and (status := self._pass(self._passed)):
+                raise self._failure(status)
+            return results
 
     def _run_sized(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any]:
         """A run of a model that knows the sizes of its outputs only then; they are copied out of its memory."""

@@ -12,12 +12,12 @@ import numpy as np
 
 from torshc.base.errors import RunError
 
-from .call_frame import address_of
 from .device import Opened
 from .locks import opened_in_children
 from .manifest import RunInfo
 from .model import Array, Model
 from .native import Status
+from .pool import address_of
 
 _REMEDIES: dict[int, str] = {
     Status.BUILD: "load a state that a bundle of this model and optimizer saved",

@@ -20,9 +20,9 @@ import numpy as np
 from torshc.base.errors import RunError
 from torshc.base.manifest import DLPACK, NUMPY, TensorSpec
 
-from .call_frame import address_of
 from .dlpack import host_array
 from .native import CPU, Dtype, Tensor
+from .pool import address_of
 
 _WORDS = struct.Struct(f"{ctypes.sizeof(Tensor) // 8}q")  # a Tensor, and which of them are addresses
 _PLACES = struct.Struct("=Q8xi4xQ16x")  # of a Tensor where its elements are, its rank, and where its sizes are
