@@ -13,19 +13,23 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from ctypes import byref, c_void_p
 from pathlib import Path, PosixPath
 from typing import Any
 
 import numpy as np
 import pytest
 
+import torshc
 from tests.bundle import tiny
 from tests.support.forks import in_child
+from tests.support.models import parsed
 from tests.support.slow import SLOW
 from torshc.base.errors import BundleError, RunError
 from torshc.base.manifest import manifest_hash
 from torshc.runtime import Model, load
 from torshc.runtime.native import Library
+from torshc.runtime.values import LARGE
 
 Z = 'z"*/\n{{ }}'
 
@@ -489,3 +493,51 @@ def test_pickling_and_copying_are_refused(symbolic: Path) -> None:
         for act in (pickle.dumps, copy.copy, copy.deepcopy):
             with pytest.raises(RunError, match="cannot be pickled or copied"):
                 act(model)
+
+
+@pytest.fixture(scope="session")
+def sized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of results whose sizes only a run knows: one of its own, and one that is two outputs."""
+    made = parsed(
+        """<ir_version: 8, opset_import: ["" : 18]> s (float[n, 64] x, bool[n] c) => (float[m, 64] y, float[m, 64] z,
+        float[m, 64] w) { y = Compress<axis = 0>(x, c) a = Neg(x) z = Compress<axis = 0>(a, c) w = Identity(z) }"""
+    )
+    path = tmp_path_factory.mktemp("sized") / "b.tsc"
+    torshc.compile(made, path)
+    return path
+
+
+@pytest.mark.parametrize("n", [0, 100, 2000])
+def test_results_that_a_library_gives_away(sized: Path, n: int) -> None:
+    """They stay as they are, whatever runs next, and when the model is closed; what is shared or small is copied."""
+    x = np.random.default_rng(n).standard_normal((n, 64)).astype(np.float32)
+    chosen = np.arange(n) % 3 > 0
+    with load(sized, threads=1) as model:
+        found = [model(x + k, chosen) for k in range(3)]
+        lone = [values.base for values, *_ in found if not isinstance(values.base, np.ndarray | None)]
+        assert len(lone) == (3 if n * 64 * 4 * 2 // 3 >= LARGE else 0)
+        del found[1]
+        found.insert(1, model(x + 1, chosen))
+    gc.collect()
+    for k, (y, z, w) in enumerate(found):
+        y += 0  # it is the caller's
+        assert np.array_equal(y, (x + k)[chosen]) and np.array_equal(z, -(x + k)[chosen]) and np.array_equal(w, z)
+
+
+def kept(model: Model, output: int) -> tuple[int, int | None]:
+    """The status of torshc_keep, and the memory."""
+    memory = c_void_p()
+    return model._library.torshc_keep(model._passed[0], output, byref(memory)), memory.value
+
+
+def test_what_cannot_be_kept(sized: Path, symbolic: Path) -> None:
+    x = np.ones((2000, 64), np.float32)
+    with load(sized, threads=1) as model:
+        assert kept(model, 0) == (0, None), "there was no run"
+        taken = model(x, np.ones(2000, bool))
+        assert kept(model, 0) == (0, None), "it was kept"
+        assert kept(model, 1) == (0, None) and np.array_equal(taken[0], x)
+        assert kept(model, 3)[0] and "output 3 of 3" in model._library.last_error()
+    with load(symbolic, threads=1) as model:
+        assert kept(model, 0)[0]
+        assert "wrote the outputs into the caller's memory" in model._library.last_error()

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from ctypes import byref, c_uint64
+from ctypes import byref, c_uint64, c_void_p
 from types import TracebackType
 from typing import Any
 
@@ -76,7 +76,14 @@ class Model:
         self._opened: Opened | None = opened
         self._call = library.plain("torshc_run_sized" if manifest.dynamic else self._function)
         self._arrays = GivenArrays(self.inputs) if manifest.dynamic and are_arrays(self.inputs) else None
-        self._taken = TakenArrays(self.outputs) if manifest.dynamic and are_arrays(self.outputs) else None
+        self._taken: TakenArrays | None = None
+        if manifest.dynamic and are_arrays(self.outputs):
+            keep = library.plain("torshc_keep") if library.gives_memory else None
+            self._taken = TakenArrays(self.outputs, keep, opened.handle)
+        self._sized: tuple[Any, ...] | None = None  # arguments of torshc_run_sized for these arrays
+        if self._arrays and self._taken:
+            places = byref(self._arrays.tensors), len(self.inputs), byref(self._taken.tensors), len(self.outputs)
+            self._sized = (c_void_p(opened.handle), *places)
         self._passed = prepared(opened.handle, self._in.tensors, self._in, self._out.tensors, self._out)
         direct = self._stream is not None and not manifest.dynamic
         self._handed = Handed(opened.handle, self._in, self._out, self._stream) if direct else None
@@ -108,6 +115,10 @@ class Model:
             return {**self._out.index, **out}  # in the model's order
         if self._repeat and type(inputs) is dict and (results := self._again(inputs, out or {})) is not None:
             return results
+        if self._sized and not out and type(inputs) is dict and len(inputs) == len(self.inputs):
+            found = self._run_arrays([inputs.get(name) for name in self._in.index])
+            if found is not None:
+                return dict(zip(self._out.index, found))  # noqa: B905
         if type(inputs) is not dict and not isinstance(inputs, Mapping):
             raise RunError(f"run() takes a dictionary of inputs, not {type(inputs).__name__}", self._expects())
         if inputs.keys() != self._in.index.keys():
@@ -238,11 +249,9 @@ class Model:
             return results
 
     def _run_sized(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any]:
-        """A run of a model that knows the sizes of its outputs only then; they are copied out of its memory."""
-        if self._arrays and not out:
-            with self._lock:
-                if self._arrays.set(values):
-                    return self._call_sized(self._arrays.tensors, len(values))
+        """A run of a model that knows the sizes of its outputs only then; they are taken out of its memory."""
+        if not out and (found := self._run_arrays(values)) is not None:
+            return found
         given, inputs = Given(), (Tensor * max(len(values), 1))()
         for tensor, value, spec in zip(inputs, values, self.inputs, strict=False):
             there = None if isinstance(value, np.ndarray) else self._borrow(value, f"input {spec.name!r}", spec)
@@ -264,15 +273,26 @@ class Model:
                 put_into(out[spec.name], result, spec)
         return [out.get(spec.name, result) for spec, result in zip(self.outputs, found, strict=True)]
 
+    def _run_arrays(self, values: Sequence[Any]) -> list[Any] | None:
+        """The outputs of a run on arrays that are taken as they are; None where values are none, or outputs are not."""
+        if not (self._arrays and self._taken and self._sized):
+            return None
+        with self._lock:
+            if self._opened is None or not self._arrays.set(values):
+                return None
+            if status := self._pass(self._sized):
+                raise self._failure(status)
+            return self._taken.take()
+
     def _call_sized(self, inputs: Any, count: int) -> list[Any]:
-        """The outputs of a run on these tensors, copied out of the library's memory; under the lock only."""
+        """The outputs of a run on these tensors, taken out of the library's memory; under the lock only."""
         if self._opened is None:
             raise RunError(f"model {self.name!r} is closed", "load it again")
         outputs = self._taken.tensors if self._taken else (Tensor * max(len(self.outputs), 1))()
         if status := self._pass((self._passed[0], byref(inputs), count, byref(outputs), len(self.outputs))):
             raise self._failure(status)
         if self._taken:
-            return [*self._taken.copied()]
+            return [*self._taken.take()]
         return [taken(tensor, spec) for tensor, spec in zip(outputs, self.outputs, strict=False)]
 
     def _send(self, result: Array, there: OnDevice, spec: TensorSpec) -> None:

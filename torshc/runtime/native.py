@@ -138,6 +138,7 @@ _LATER_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "torshc_set_weights": (c_int, (_MODEL, c_char_p)),
     "torshc_set_tensors": (c_int, (_MODEL, POINTER(NamedTensor), c_size_t)),
     "torshc_shared_input": (c_int32, (c_int32,)),
+    "torshc_keep": (c_int, (_MODEL, c_int32, POINTER(ctypes.c_void_p))),
     "torshc_form_runs": (c_int, (_MODEL, c_int32, POINTER(c_uint64))),
     "torshc_form_misses": (c_int, (_MODEL, c_int32, POINTER(c_uint64))),
 }
@@ -261,6 +262,11 @@ class Library:
     def shared_input(self, output: int) -> int:
         """Number of the input whose buffer an output may be; -1 for none."""
         return int(self.torshc_shared_input(output)) if hasattr(self._library, "torshc_shared_input") else -1
+
+    @property
+    def gives_memory(self) -> bool:
+        """Whether outputs of ``torshc_run_sized`` can be kept."""
+        return hasattr(self._library, "torshc_keep")
 
     @property
     def counts_forms(self) -> bool:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Sequence
-from ctypes import POINTER, c_int64, cast, memmove
+from collections.abc import Callable, Sequence
+from ctypes import POINTER, addressof, byref, c_char, c_int64, c_void_p, cast, memmove
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,10 @@ from .pool import address_of
 
 _WORDS = struct.Struct(f"{ctypes.sizeof(Tensor) // 8}q")  # a Tensor, and which of them are addresses
 _PLACES = struct.Struct("=Q8xi4xQ16x")  # of a Tensor where its elements are, its rank, and where its sizes are
+LARGE = 64 << 10  # bytes from which on a copy takes longer than the 2 us of an array in the library's memory
+_buffer_of = c_char.from_buffer
+_free = ctypes.CDLL(None).free
+_free.argtypes, _free.restype = [ctypes.c_void_p], None
 _DATA, _SHAPE = Tensor.data.offset // 8, Tensor.shape.offset // 8
 
 
@@ -54,35 +58,68 @@ class GivenArrays:
             value = values[k]
             if type(value) is not np.ndarray or (value.dtype is not dtype and value.dtype != dtype):
                 return False
-            flags = value.flags
-            if not (flags.c_contiguous and flags.aligned):
-                return False
             shape = value.shape
             if shape != self._shapes[k]:
                 if len(shape) != len(dims):
                     return False
                 self._shapes[k], dims[:] = shape, shape
-            tensor.data = address_of(value)
+            try:
+                at = addressof(_buffer_of(value))  # type: ignore[arg-type]  # of what is writable and contiguous
+            except (BufferError, TypeError, ValueError):
+                if not value.flags.c_contiguous:
+                    return False
+                at = address_of(value)
+            if at & 15 and not value.flags.aligned:
+                return False
+            tensor.data = at
         return True
 
 
 class TakenArrays:
-    """Outputs that are arrays, in structures that stay from one run to the next; used under the model's lock only."""
+    """Outputs that are arrays, in structures that stay from one run to the next; used under the model's lock only.
 
-    def __init__(self, specs: Sequence[TensorSpec]) -> None:
+    Args:
+        keep: what :meth:`Library.plain` has for ``torshc_keep``; None for libraries that give no memory away.
+        handle: the model.
+    """
+
+    def __init__(self, specs: Sequence[TensorSpec], keep: Callable[..., int] | None, handle: int) -> None:
         self.tensors = (Tensor * max(len(specs), 1))()
-        self._types = [spec.numpy for spec in specs]
+        self._types = [(spec.numpy, spec.numpy.itemsize, c_int64 * len(spec.shape)) for spec in specs]
+        self._keep, self._memory = keep, c_void_p()
+        self._asked = [(c_void_p(handle), k, byref(self._memory)) for k in range(len(specs))]
 
-    def copied(self) -> list[np.ndarray[Any, Any]]:
-        """What the library gave, copied out of its memory."""
+    def take(self) -> list[np.ndarray[Any, Any]]:
+        """What the library gave: small arrays copied, large ones in its memory, which goes with the last one on it."""
         results = []
-        for dtype, (data, rank, dims) in zip(self._types, _PLACES.iter_unpack(self.tensors), strict=False):
-            shape = (c_int64 * rank).from_address(dims)[:] if rank else ()
+        for k, (data, _, dims) in zip(range(len(self._types)), _PLACES.iter_unpack(self.tensors), strict=False):
+            dtype, each, form = self._types[k]
+            shape = form.from_address(dims)[:]
+            size = math.prod(shape) * each
+            if size >= LARGE and self._keep and not self._keep(*self._asked[k]) and (memory := self._memory.value):
+                results.append(_on_kept(memory, data, size, shape, dtype))
+                continue
             array = np.empty(shape, dtype)
-            if size := array.nbytes:
+            if size:
                 memmove(address_of(array), data, size)
             results.append(array)
         return results
+
+
+def _on_kept(memory: int, data: int, size: int, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    block = (c_char * size).from_address(data)
+    block.memory = _Kept(memory)  # type: ignore[attr-defined]  # an array on the block keeps it
+    return np.ndarray(shape, dtype, block)  # type: ignore[arg-type]  # an array of ctypes is a buffer
+
+
+class _Kept:
+    """Memory of the C library, which is freed when this goes."""
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+
+    def __del__(self, free: Any = _free) -> None:
+        free(self._memory)
 
 
 class Given:

@@ -367,6 +367,13 @@ TORSHC_API int torshc_state_load(torshc_model *model, const char *path);
 TORSHC_API int torshc_run_sized(torshc_model *model, const torshc_tensor *inputs, int32_t input_count,
                                 torshc_tensor *outputs, int32_t output_count);
 
+/* Lets the caller keep an output of the last torshc_run_sized, of which no other run of the model may have begun: what it
+ * points to stays as it is until the caller gives `*memory` to free() of the C library, be it after torshc_close. NULL
+ * for an output that has to be copied instead: one that shares its memory with another, with an input or with a constant,
+ * is empty, has strings or tensors as elements, or was kept before; and for all of a library for a device.
+ * TORSHC_E_UNSUPPORTED for models that torshc_run_sized is not for. */
+TORSHC_API int torshc_keep(torshc_model *model, int32_t output, void **memory);
+
 /* Memory on the model's device, for callers that have no library of their own for it: 64-byte aligned, freed before the
  * model is closed. torshc_copy copies between it and the processor's memory, in any direction, after all work of the
  * model, and waits. In a library for processors this is ordinary memory. */

@@ -358,6 +358,15 @@ static int copy_results(t_frame *f, const torshc_tensor *outputs, const t_span *
     return TORSHC_OK;
 }
 
+void *t_frame_keep(t_frame *f, int32_t output) {
+    t_value *v = f->script ? &f->slot[f->script->output[output]] : NULL; /* none where a run found no memory for it */
+    t_block *block = v ? v->block : NULL;
+    if (!block || block->users != 1 || t_is_nested(v->dtype) || v->dtype.code == TORSHC_STRING || !t_count(v))
+        return NULL;
+    v->block = NULL; /* the slot shows it until the next run, as memory of the caller's */
+    return block;
+}
+
 /* ---- the run ---- */
 
 /* What the caller passes, and where it lies: inputs, then outputs where it gives them. */

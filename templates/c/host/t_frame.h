@@ -93,6 +93,9 @@ const int64_t *t_frame_sizes(const t_frame *f);
 int t_frame_run(t_frame *f, const torshc_tensor *inputs, int32_t input_count, torshc_tensor *shown,
                 const torshc_tensor *outputs, int32_t output_count);
 
+/* Takes the memory of a result from the run, as torshc_keep; NULL where the run or others have it too. */
+void *t_frame_keep(t_frame *f, int32_t output);
+
 /* Gives f->work at least that many bytes. */
 int t_grow_work(t_frame *f, size_t bytes);
 

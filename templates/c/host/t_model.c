@@ -326,6 +326,22 @@ int torshc_run_sized(torshc_model *m, const torshc_tensor *inputs, int32_t input
     return status;
 }
 
+int torshc_keep(torshc_model *m, int32_t output, void **memory) {
+    const int status = t_check_alive(m, "torshc_keep");
+    if (status)
+        return status;
+    if (!P->script)
+        return t_fail(TORSHC_E_UNSUPPORTED, "torshc_keep: torshc_run wrote the outputs into the caller's memory");
+    if (!memory || output < 0 || output >= P->outputs)
+        return t_fail(TORSHC_E_ARGUMENT, "torshc_keep: memory is NULL, or output %d of %d", (int)output,
+                      (int)P->outputs);
+    t_model *head = head_of(m);
+    pthread_mutex_lock(&head->lock);
+    *memory = P->device == TORSHC_CPU ? P->script->keep(head->frame, output) : NULL;
+    pthread_mutex_unlock(&head->lock);
+    return TORSHC_OK;
+}
+
 static int check_workspace(const t_span *work, size_t need) {
     if ((uintptr_t)work->at % T_ALIGN)
         return t_fail(TORSHC_E_ALIGN, "the workspace is not aligned to %d bytes", T_ALIGN);

@@ -180,6 +180,7 @@ typedef struct {
     int (*run)(t_frame *f, const torshc_tensor *inputs, int32_t input_count, torshc_tensor *shown,
                const torshc_tensor *outputs, int32_t output_count);
     const int64_t *(*sizes)(const t_frame *f); /* of the last run, with the form that it took */
+    void *(*keep)(t_frame *f, int32_t output);
 } t_script;
 
 /* Exchanges that a run on the processor has begun and will wait for, in the order in which all ranks began them. */
