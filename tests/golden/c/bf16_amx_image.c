@@ -113,20 +113,20 @@ static void copy(const struct call *c, const uint16_t *image, int64_t h, int64_t
 }
 
 /* ---- tasks ---- */
-void k6cc4ef037473(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k3e90f16ef0b2(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 1, n_blocks = 1;
     const int64_t parts = 1;
-    int64_t copied = -1, low = 0, high = 0; /* block of rows of which scratch holds some rows of planes */
+    int64_t copied = -1, low = 0, high = 0; /* block of which scratch holds some rows of planes */
     struct sums sums = {.rows = 0};
     t_bf16_open();
     for (int64_t task = begin; task < end; task++) {
         const int64_t nb = task % n_blocks, part = task / n_blocks % parts, block = task / (n_blocks * parts);
         const int64_t image = block / h_blocks;
         const int64_t h0 = t_cut(OH, h_blocks, block % h_blocks), h1 = t_cut(OH, h_blocks, block % h_blocks + 1);
-        const int64_t p0 = t_cut(GROUPS, n_blocks, nb), p1 = t_cut(GROUPS, n_blocks, nb + 1);
         const int64_t pixels = (h1 - h0 - 1) * WIDE + OW, all = (pixels + T_MR - 1) / T_MR;
+        const int64_t p0 = t_cut(GROUPS, n_blocks, nb), p1 = t_cut(GROUPS, n_blocks, nb + 1);
         const int64_t t0 = t_cut(all, parts, part), t1 = t_cut(all, parts, part + 1);
         const int64_t y0 = t0 * T_MR / WIDE, y1 = (t_imin(t1 * T_MR, pixels) - 1) / WIDE + 1 + 1;
         const uint16_t *x = buf[0];

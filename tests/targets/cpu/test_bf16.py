@@ -335,6 +335,7 @@ def test_tasks_of_a_call_share_what_it_has_copied(
     """Whatever tasks follow each other: parts of an image in turns with columns, or rows that fill no tile."""
     monkeypatch.setattr("torshc.targets.cpu.bf16.TILES_FLOPS", 40_000)
     monkeypatch.setattr("torshc.targets.cpu.bf16.FEW_BYTES", 1 << 20 if rows_first else 0)
+    monkeypatch.setattr("torshc.targets.cpu.conv_bf16.STAY_BYTES", 1 << 20 if rows_first else 0)
     left, right = (
         (halves(1, 2, 32, 13, 11), halves(2, 96, 32, 3, 3)) if image else (halves(3, 2, 70, 160), halves(4, 2, 160, 96))
     )
@@ -347,11 +348,35 @@ def test_tasks_of_a_call_share_what_it_has_copied(
     kernel = launch.kernel
     assert isinstance(kernel, AmxKernel) and kernel.rows_first == rows_first and launch.tasks > 16
     assert isinstance(kernel, ImageKernel) == image
+    assert not isinstance(kernel, ImageKernel) or kernel.images == (1 if rows_first else 2)
     for tasks in (2, 3, 5, launch.tasks):
         made.memory[made.graph.outputs[0]].array[...] = np.nan
         for begin in range(0, launch.tasks, tasks):
             launch.run(begin, min(begin + tasks, launch.tasks))
         np.testing.assert_array_equal(made.read(made.graph.outputs[0]), expected)
+
+
+@pytest.mark.parametrize("batch", [5, "b"])
+def test_small_images_share_a_block(batch: int | str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights that stay in no cache are read once for several images; these have the bits that each has alone."""
+    monkeypatch.setattr("torshc.targets.cpu.bf16.FEW_BYTES", 0)
+    monkeypatch.setattr("torshc.targets.cpu.conv_bf16.STAY_BYTES", 0)
+    monkeypatch.setitem(DIMS, "b", 5)
+    x, w = halves(5, 5, 64, 7, 9), halves(6, 40, 64, 3, 3)
+    # A copy has 9 rows of 11 pixels and 32 more, 64 halves and 32 each, and 64 behind: 25,280 bytes.
+    monkeypatch.setattr("torshc.targets.cpu.conv_bf16.MOST_BYTES", 2 * 25_280)
+    fields = {"strides": (1, 1), "dilations": (1, 1), "pads": tuple(map(const, (1, 1, 1, 1)))}
+
+    def run(size: int | str, images: np.ndarray[Any, Any]) -> tuple[Any, np.ndarray[Any, Any]]:
+        m = Maker()
+        y = m.builder.one(Conv(out="f32", **fields), m.input(size, 64, 7, 9, dtype=BF16), m.constant(w))
+        made = program(m.output(y), AmxKernel)
+        return made.kernels[-1], made.run(images)[0]
+
+    kernel, found = run(batch, x)
+    assert kernel.images == 2
+    for i in range(5):
+        np.testing.assert_array_equal(found[i : i + 1], run(1, x[i : i + 1])[1])
 
 
 @pytest.mark.parametrize("image", [False, True])

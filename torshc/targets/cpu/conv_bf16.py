@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import BF16, I32, Expr, as_int, axis, const, load
+from ...expr import BF16, I32, Expr, as_int, axis, ceil_div, const, load
 from ...graph import Node, Value
 from ...kernels.base import Packed
 from ...kernels.heavy import (
@@ -26,13 +26,14 @@ from ...kernels.machine import Machine
 from ...kernels.nest import Buffers
 from ...plan.group import Group
 from ...plan.storage import Storage
-from .bf16 import BLOCK_BYTES, AmxKernel, Bf16GemmKernel, Window, choose_form
+from .bf16 import BLOCK_BYTES, STAY_BYTES, AmxKernel, Bf16GemmKernel, Window, choose_form
 from .conv_shape import ElementAt, Geometry, bias_of, source_strides
 from .pack import HALF_COLUMNS, STEP, panels, words_of_halves
 from .tiles import Blocks
 
 Array = np.ndarray[Any, Any]
-MOST_BYTES = 2 * BLOCK_BYTES  # that one row of output may need of an image
+MOST_BYTES = 2 * BLOCK_BYTES  # that one row of output may need of an image, or several small images
+MOST_IMAGES = 4  # of a block: all threads that share its columns copy all of them
 SPREAD = 32  # halves between pixels, whose lines would else share few sets of the first cache
 PIXEL = 4  # halves of a picture's pixel
 
@@ -46,6 +47,7 @@ class ImageKernel(AmxKernel):
 
     Attributes:
         rows: output rows of a block at the most.
+        images: of a block at the most; more than one where that reads weights seldomer, and all rows of each.
         picture: whether pixels have three channels or four, in :data:`PIXEL` halves.
     """
 
@@ -53,6 +55,7 @@ class ImageKernel(AmxKernel):
     template: ClassVar[str] = "conv_bf16_amx.c.j2"
 
     rows: int = 1
+    images: int = 1
     picture: bool = False
 
     @property
@@ -92,7 +95,7 @@ class ImageKernel(AmxKernel):
 
     @property
     def pixel_tiles(self) -> int:
-        """Tiles of pixels of a block, those behind the edge among them."""
+        """Tiles of pixels of an image's part in a block, those behind the edge among them."""
         return -(-((self.rows - 1) * self.wide + (as_int(self.size.ow) or 0)) // self.tile.rows)
 
     @property
@@ -120,8 +123,18 @@ class ImageKernel(AmxKernel):
         ]
 
     @property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights."""
+        return self.depth * len(self.taps) * self.size.oc * self.packed
+
+    @property
+    def copy(self) -> int:
+        """Halves of the copy of an image."""
+        return len(self.planes) * self.plane
+
+    @property
     def scratch(self) -> Expr:
-        return const(len(self.planes) * self.plane * self.packed)
+        return const(self.images * self.copy * self.packed)
 
 
 def lower_halves(
@@ -202,7 +215,17 @@ def _over_images(kernel: ImageKernel) -> ImageKernel | None:
         return None
     blocks = -(-height // max(1, 1 + (BLOCK_BYTES - first) // (more - first)))
     kernel = ImageKernel.of(kernel, rows=-(-height // blocks))
-    return kernel.cut(Blocks(const(blocks), const(1)), const(kernel.pixel_tiles), kernel.size.images * blocks)
+    if blocks == 1 and kernel.weight_bytes > STAY_BYTES:
+        kernel = ImageKernel.of(kernel, images=_images_of_block(kernel))
+    count = ceil_div(kernel.size.images, kernel.images) * blocks
+    return kernel.cut(Blocks(const(blocks), const(1)), const(kernel.images * kernel.pixel_tiles), count)
+
+
+def _images_of_block(kernel: ImageKernel) -> int:
+    """As many whole images as a block has room for, in blocks of nearly as many: each block reads all weights."""
+    room = min(max(MOST_BYTES // (kernel.copy * kernel.packed), 1), MOST_IMAGES)
+    count = as_int(kernel.size.images)
+    return room if count is None else -(-count // -(-count // room))
 
 
 def _pack(w: Value, size: Geometry, channels: int = 0, steps: int = 1, rows: int = 0) -> Packed:
