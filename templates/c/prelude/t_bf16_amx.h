@@ -1,5 +1,5 @@
-/* Products of bf16 by tiles of 16 x 16 sums, as processors with AMX-BF16 have them; compiled for others, the same sums
- * in plain C.
+/* Products of bf16 by tiles of 16 x 16 sums, or of fewer rows, as processors with AMX-BF16 have them; compiled for others,
+ * the same sums in plain C.
  *
  * The left factor is packed in tiles [16][32], one after the other along k, and these along the rows; the right one is in
  * panels of 16 words of two k.  A step adds 32 terms to each sum: those of even k and those of odd k apart, each by fused
@@ -15,8 +15,12 @@
 #define T_STEP_WORDS 16 /* of two k, that a step takes */
 #endif
 #define T_STEP (16 * T_STEP_WORDS) /* words of a panel */
+#ifndef T_TILE_ROWS
+#define T_TILE_ROWS 16 /* of a left factor, and of sums */
+#endif
+#define T_BELOW (T_TILE_ROWS * T_NR) /* sums of a tile's rows */
 
-/* Rows of a left factor: elements from a row to the next, from 32 k to the next, and from 16 rows to the next.  Of a
+/* Rows of a left factor: elements from a row to the next, from 32 k to the next, and from a tile to that below it.  Of a
  * convolution each of the taps reads such rows, from its place on: a step of all taps, whose rows are much the same, before
  * the next. */
 struct t_bf16_rows {
@@ -59,7 +63,7 @@ T_FN void t_bf16_open(void) {
     } tiles = {.palette = 1};
     for (int i = 0; i < 8; i++) {
         tiles.bytes[i] = i / 2 == 2 ? 4 * T_STEP_WORDS : 64;
-        tiles.rows[i] = i / 2 == 3 ? T_STEP_WORDS : 16;
+        tiles.rows[i] = i / 2 == 3 ? T_STEP_WORDS : T_TILE_ROWS;
     }
     T_AMX_CONFIGURE(&tiles);
 }
@@ -98,8 +102,8 @@ T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16
     }
     T_AMX_STORE(0, sums, row);
     if (across > 1) T_AMX_STORE(1, sums + 16, row);
-    if (down > 1) T_AMX_STORE(2, sums + 16 * T_NR, row);
-    if (down > 1 && across > 1) T_AMX_STORE(3, sums + 16 * T_NR + 16, row);
+    if (down > 1) T_AMX_STORE(2, sums + T_BELOW, row);
+    if (down > 1 && across > 1) T_AMX_STORE(3, sums + T_BELOW + 16, row);
 }
 /* The same in parts, steps `from` up to `to` of one run of rows: the sums stay in their tiles, from `start` on, or 0 where that is
  * NULL. In the first step what these held before goes to `before`, a tile behind each product, as four stores at once hold up
@@ -122,8 +126,8 @@ T_FN void t_bf16_part(const int down, const int across, int from, int to, struct
         }
         T_AMX_DOT_BF16(0, 4, 6);
         if (first) {
-            T_AMX_STORE(2, before + 16 * T_NR, row);
-            if (start) T_AMX_LOAD(2, start + 16 * T_NR, row);
+            T_AMX_STORE(2, before + T_BELOW, row);
+            if (start) T_AMX_LOAD(2, start + T_BELOW, row);
             else T_AMX_ZERO(2);
         }
         if (down > 1) {
@@ -140,8 +144,8 @@ T_FN void t_bf16_part(const int down, const int across, int from, int to, struct
             T_AMX_DOT_BF16(1, 4, 7);
         }
         if (first) {
-            T_AMX_STORE(3, before + 16 * T_NR + 16, row);
-            if (start) T_AMX_LOAD(3, start + 16 * T_NR + 16, row);
+            T_AMX_STORE(3, before + T_BELOW + 16, row);
+            if (start) T_AMX_LOAD(3, start + T_BELOW + 16, row);
             else T_AMX_ZERO(3);
         }
         if (down > 1 && across > 1) T_AMX_DOT_BF16(3, 5, 7);
@@ -155,8 +159,8 @@ T_FN void t_bf16_last(const float *held, float *sums) {
     (void)held;
     T_AMX_STORE(0, sums, row);
     T_AMX_STORE(1, sums + 16, row);
-    T_AMX_STORE(2, sums + 16 * T_NR, row);
-    T_AMX_STORE(3, sums + 16 * T_NR + 16, row);
+    T_AMX_STORE(2, sums + T_BELOW, row);
+    T_AMX_STORE(3, sums + T_BELOW + 16, row);
 }
 #else
 T_FN void t_bf16_open(void) {}
@@ -182,9 +186,9 @@ T_FN f32v t_bf16_step_(f32v acc, const uint16_t *a, const uint32_t *b) {
 
 static __attribute__((noinline, unused)) void t_bf16_sums(int down, int across, int steps, struct t_bf16_rows a,
                                                           struct t_bf16_panels b, float *sums) {
-    for (int r = 0; r < 16 * down; r++)
+    for (int r = 0; r < T_TILE_ROWS * down; r++)
         for (int n = 0; n < 16 * across; n += TORSHC_LANES) {
-            const uint16_t *from = a.at + r / 16 * a.below + r % 16 * a.row;
+            const uint16_t *from = a.at + r / T_TILE_ROWS * a.below + r % T_TILE_ROWS * a.row;
             const uint32_t *by = b.at + n / 16 * b.panel + n % 16;
             f32v acc = {0};
             for (int i = 0; i < steps; i++)
@@ -197,13 +201,13 @@ static __attribute__((noinline, unused)) void t_bf16_part(int down, int across, 
                                                           struct t_bf16_panels b, const float *start, float *held,
                                                           float *before) {
     if (from == 0) {
-        __builtin_memcpy(before, held, sizeof(float) * 32 * T_NR);
-        if (start) __builtin_memcpy(held, start, sizeof(float) * 32 * T_NR);
-        else __builtin_memset(held, 0, sizeof(float) * 32 * T_NR);
+        __builtin_memcpy(before, held, sizeof(float) * 2 * T_BELOW);
+        if (start) __builtin_memcpy(held, start, sizeof(float) * 2 * T_BELOW);
+        else __builtin_memset(held, 0, sizeof(float) * 2 * T_BELOW);
     }
-    for (int r = 0; r < 16 * down; r++)
+    for (int r = 0; r < T_TILE_ROWS * down; r++)
         for (int n = 0; n < 16 * across; n += TORSHC_LANES) {
-            const uint16_t *by_row = a.at + r / 16 * a.below + r % 16 * a.row;
+            const uint16_t *by_row = a.at + r / T_TILE_ROWS * a.below + r % T_TILE_ROWS * a.row;
             const uint32_t *by = b.at + n / 16 * b.panel + n % 16;
             f32v acc = t_load_f32(held + r * T_NR + n);
             for (int i = from; i < to; i++) acc = t_bf16_step_(acc, by_row + i * a.step, by + i * T_STEP);
@@ -211,22 +215,22 @@ static __attribute__((noinline, unused)) void t_bf16_part(int down, int across, 
         }
 }
 
-T_FN void t_bf16_last(const float *held, float *sums) { __builtin_memcpy(sums, held, sizeof(float) * 32 * T_NR); }
+T_FN void t_bf16_last(const float *held, float *sums) { __builtin_memcpy(sums, held, sizeof(float) * 2 * T_BELOW); }
 #endif
 
 /* The same for up to 32 rows and columns: whole tiles of them. */
 static __attribute__((unused)) void t_bf16_tile(int64_t rows, int64_t columns, int steps, struct t_bf16_rows a,
                                                 struct t_bf16_panels b, float *sums) {
-    if (rows <= 16 && columns <= 16) t_bf16_sums(1, 1, steps, a, b, sums);
-    else if (rows <= 16) t_bf16_sums(1, 2, steps, a, b, sums);
+    if (rows <= T_TILE_ROWS && columns <= 16) t_bf16_sums(1, 1, steps, a, b, sums);
+    else if (rows <= T_TILE_ROWS) t_bf16_sums(1, 2, steps, a, b, sums);
     else if (columns <= 16) t_bf16_sums(2, 1, steps, a, b, sums);
     else t_bf16_sums(2, 2, steps, a, b, sums);
 }
 
 static __attribute__((unused)) void t_bf16_tile_part(int64_t rows, int64_t columns, int from, int to, struct t_bf16_rows a,
                                                      struct t_bf16_panels b, const float *start, float *held, float *before) {
-    if (rows <= 16 && columns <= 16) t_bf16_part(1, 1, from, to, a, b, start, held, before);
-    else if (rows <= 16) t_bf16_part(1, 2, from, to, a, b, start, held, before);
+    if (rows <= T_TILE_ROWS && columns <= 16) t_bf16_part(1, 1, from, to, a, b, start, held, before);
+    else if (rows <= T_TILE_ROWS) t_bf16_part(1, 2, from, to, a, b, start, held, before);
     else if (columns <= 16) t_bf16_part(2, 1, from, to, a, b, start, held, before);
     else t_bf16_part(2, 2, from, to, a, b, start, held, before);
 }

@@ -3,8 +3,9 @@
  * rows at equal distances.  Pixels are counted along these wider rows; those behind an image's edge are not stored.
  * Weights in panels [ceil(OC / 16)][steps][taps][words of a step][16], words of two channels.
  * Task: a part of the tiles of a block of output rows of an image by a block of channels. */
-#define T_MR 32
+#define T_MR 24
 #define T_NV 2
+#define T_TILE_ROWS 12
 #include "t_kernel.h"
 
 T_FN f32v t_decode_bf16(u16v x) {
@@ -31,8 +32,9 @@ struct call {
 #define PANEL 2304 /* words */
 #define GROUPS 1
 #define WIDE 5  /* pixels of the result that a row of a plane has room for */
+#define ACROSS WIDE /* pixels that are counted of a row */
 #define UNIT 32  /* elements from one to the next */
-#define PLANE 2016 /* elements */
+#define PLANE 1760 /* elements */
 #define X_IMAGE 2304
 #define X_ROW 256
 #define X_PIXEL 32
@@ -61,9 +63,9 @@ static __attribute__((noinline)) void finish_tile(const struct call *from, int64
     struct call own = *from, *c = &own;
     own.buf = buf;
     for (int64_t r = 0, some; r < rows; r += some, at += some) {
-        const int64_t y = at / WIDE, x = at % WIDE, end = r + t_imin(OW - x, rows - r); /* of pixels that are not behind the edge */
+        const int64_t y = at / ACROSS, x = at % ACROSS, end = r + t_imin(OW - x, rows - r); /* of pixels that are not behind the edge */
         const int64_t first = m + y * OW + x - r;
-        some = t_imin(WIDE - x, rows - r);
+        some = t_imin(ACROSS - x, rows - r);
         if (n + T_NR <= N)
         for (int64_t i = r; i < end; i++)
         T_UNROLL for (int v = 0; v < T_NV; v++)
@@ -94,7 +96,7 @@ static const struct plane {
 } planes[] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
 
 /* Where a tap reads. */
-static const int32_t places[TAPS] = {0, 2016, 32, 4032, 6048, 4064, 160, 2176, 192};
+static const int32_t places[TAPS] = {0, 1760, 32, 3520, 5280, 3552, 160, 1920, 192};
 
 /* Rows of each plane from `from` up to `to`, of those that output rows from h on need. */
 static void copy(const struct call *c, const uint16_t *image, int64_t h, int64_t from, int64_t to, uint16_t *all) {
@@ -112,8 +114,14 @@ static void copy(const struct call *c, const uint16_t *image, int64_t h, int64_t
     }
 }
 
+/* What two tiles of pixels read, from pixel `at` of a block on. */
+T_FN struct t_bf16_rows rows_at(const struct call *c, const uint16_t *all, int64_t at) {
+    (void)c;
+    return (struct t_bf16_rows){all + at * UNIT, UNIT, 2 * T_STEP_WORDS, T_TILE_ROWS * UNIT, TAPS, places};
+}
+
 /* ---- tasks ---- */
-void k3e90f16ef0b2(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k4a61faa39db2(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 1, n_blocks = 1;
@@ -125,10 +133,10 @@ void k3e90f16ef0b2(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t nb = task % n_blocks, part = task / n_blocks % parts, block = task / (n_blocks * parts);
         const int64_t image = block / h_blocks;
         const int64_t h0 = t_cut(OH, h_blocks, block % h_blocks), h1 = t_cut(OH, h_blocks, block % h_blocks + 1);
-        const int64_t pixels = (h1 - h0 - 1) * WIDE + OW, all = (pixels + T_MR - 1) / T_MR;
+        const int64_t pixels = (h1 - h0 - 1) * ACROSS + OW, all = (pixels + T_MR - 1) / T_MR;
         const int64_t p0 = t_cut(GROUPS, n_blocks, nb), p1 = t_cut(GROUPS, n_blocks, nb + 1);
         const int64_t t0 = t_cut(all, parts, part), t1 = t_cut(all, parts, part + 1);
-        const int64_t y0 = t0 * T_MR / WIDE, y1 = (t_imin(t1 * T_MR, pixels) - 1) / WIDE + 1 + 1;
+        const int64_t y0 = t0 * T_MR / ACROSS, y1 = (t_imin(t1 * T_MR, pixels) - 1) / ACROSS + 1 + 1;
         const uint16_t *x = buf[0];
         const uint32_t *b = buf[1];
         if (task == begin) t_bf16_ahead(&(struct t_bf16_panels){NULL, PANEL, b + p0 * 2 * PANEL, 0, PANEL / 32 << 16, PANEL / 2}, 1);
@@ -142,8 +150,7 @@ void k3e90f16ef0b2(void *const *buf, const int64_t *dim, void *scratch, int64_t 
             const int64_t rate = t == ahead && p + 1 < GROUPS ? T_STEP_WORDS << 15 : 0; /* of lines of halves of the next group */
             const struct t_bf16_panels panels = {b + p * 2 * PANEL, PANEL, b + (p + 1) * 2 * PANEL, 0, rate, PANEL / 2};
             const int64_t at = t * T_MR, rows = t_imin(T_MR, pixels - at);
-            const struct t_bf16_rows a = {(const uint16_t *)scratch + at * UNIT, UNIT, 2 * T_STEP_WORDS, 16 * UNIT, TAPS,
-                places};
+            const struct t_bf16_rows a = rows_at(c, scratch, at);
             t_bf16_tile(rows, N - p * T_NR, STEPS, a, panels, sums.made[!sums.turn]);
             finish_sums(c, &sums);
             sums.m = (image * OH + h0) * OW, sums.at = at, sums.rows = rows, sums.n = p * T_NR, sums.turn = !sums.turn;

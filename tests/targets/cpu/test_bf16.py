@@ -270,6 +270,8 @@ WINDOWS = [
     Windows(("b", 32, 12, 12), (33, 32, 3, 3), dilations=(2, 3)),
     Windows((2, 32, "s"), (40, 32, 5), strides=(2,), dilations=(1,), pads=(2, 2)),
     Windows((2, 64, 37), (40, 64, 5), strides=(3,), dilations=(2,), pads=(3, 1)),
+    Windows((3, 32, 5, 14), (40, 32, 3, 3), pads=(1, 1, 1, 1)),  # an odd number of tiles, which rows of output are
+    Windows((2, 32, 9, 56), (20, 32, 3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
 ]
 PICTURES = [
     Windows((2, 3, 23, 21), (40, 3, 7, 7), strides=(2, 2), pads=(3, 3, 3, 3)),
@@ -377,6 +379,23 @@ def test_small_images_share_a_block(batch: int | str, monkeypatch: pytest.Monkey
     assert kernel.images == 2
     for i in range(5):
         np.testing.assert_array_equal(found[i : i + 1], run(1, x[i : i + 1])[1])
+
+
+@pytest.mark.parametrize(
+    "size, rows, exact, pairs",
+    [(14, 14, True, 7), (28, 16, False, 27), (56, 16, False, 102), (112, 16, True, 392), (7, 16, False, 2)],
+)
+def test_tiles_fill_rows_of_output(size: int, rows: int, exact: bool, pairs: int) -> None:
+    """There are as few pairs of tiles as can be, of few rows: 7 of 28 pixels for 14 x 14, not 7 of 32 with margins."""
+    m = Maker()
+    fields = {"strides": (1, 1), "dilations": (1, 1), "pads": tuple(map(const, (1, 1, 1, 1)))}
+    x = m.input(1, 32, size, size, dtype=BF16)
+    made = program(
+        m.output(m.builder.one(Conv(out="f32", **fields), x, m.constant(halves(6, 32, 32, 3, 3)))), AmxKernel
+    )
+    kernel = next(k for k in made.kernels if isinstance(k, ImageKernel))
+    kernel = ImageKernel.of(kernel, rows=size)
+    assert (kernel.tile_rows, kernel.exact, kernel.pixel_tiles) == (rows, exact, pairs)
 
 
 @pytest.mark.parametrize("image", [False, True])
