@@ -18,6 +18,7 @@ from torshc.ops.math.linalg import MatMul
 from torshc.ops.nn.conv import Conv
 from torshc.targets.cpu.bf16 import FORMS, AmxKernel, Bf16GemmKernel, DotKernel, MmlaKernel, choose_form
 from torshc.targets.cpu.conv_bf16 import ImageKernel
+from torshc.targets.cpu.depthwise import DepthwiseKernel
 from torshc.targets.isa import resolve
 
 from ...support.kernels import Maker, Shape, random, sizes
@@ -483,6 +484,8 @@ def test_images_are_stored_once_as_halves(tmp_path: Path, monkeypatch: pytest.Mo
     done = torshc.compile(made, tmp_path / "m.tsc", precision="bf16")
     kernels = [(k.kind, [b.dtype.name for b in k.buffers]) for u in done.units for k in u.kernels]
     assert ("depthwise", ["bf16", "f32", "bf16"]) in kernels
+    (deep,) = (k for u in done.units for k in u.kernels if isinstance(k, DepthwiseKernel))
+    assert deep.columns == (8 if deep.lanes == 16 else 4)  # of halves more share what a tile makes floats
     products = sorted(types for kind, types in kernels if kind == "gemm")
     assert products == [["bf16", "i32", "bf16"]] * 3 + [["bf16", "i32", "f32"]]
     with torshc.load(tmp_path / "m.tsc") as loaded:

@@ -33,6 +33,7 @@ from .tiles import TASK_FLOPS, clamp
 
 Array = np.ndarray[Any, Any]
 COLUMNS = 4  # neighbouring pixels of a tile
+NARROW_COLUMNS = 8  # the same of halves, each of which fewer tiles make a float, where there are 32 registers
 BLOCK_CHANNELS = 128
 LINE = 64  # bytes that scratch is a multiple of
 FAR_BYTES = 1 << 20  # of images that L2 does not hold when they are read
@@ -121,6 +122,7 @@ def lower_depthwise(
     c_blocks = max(1, size.groups // machine.number("channels", BLOCK_CHANNELS))
     wanted = clamp(flops // (TASK_FLOPS // 16), 1, 8 * machine.threads)
     h_blocks = clamp(wanted // max_of(size.images * c_blocks, 1), 1, size.oh)
+    widens = not bytes_ and buffers.list[x.buffer].dtype.size < 4 and size.stride[1] == 1 and machine.lanes == 16
     kernel = DepthwiseKernel(
         buffers=tuple(buffers.list),
         tasks=size.images * h_blocks * c_blocks,
@@ -133,7 +135,7 @@ def lower_depthwise(
         x=x,
         w=w,
         lanes=machine.lanes,
-        columns=machine.number("columns", COLUMNS),
+        columns=machine.number("columns", NARROW_COLUMNS if widens else COLUMNS),
         h_blocks=h_blocks,
         c_blocks=c_blocks,
         margin=not known and any(as_int(p) != 0 for p in node.op.attributes()["pads"]),
