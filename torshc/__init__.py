@@ -131,20 +131,22 @@ def load(
     return load_bundle(path, threads, verify, communicator=communicator, **more)
 
 
-def load_model(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> InProcess:
+def load_model(model: Source, threads: int | None = None, **options: Any) -> InProcess:
     """Compile a model into this process, by LLVM; needs no C compiler and leaves no file but cached kernels.
 
     Args:
-        path: an ONNX or JSON model.
+        model: as :func:`compile` takes it.
         threads: that large kernels run on; all of the processor's when 0, one when None.
         options: further fields of :class:`torshc.base.options.CompileOptions`.
 
     Raises:
         TorshcError: a member of the family, by cause; what LLVM has no kernel for is listed at once.
     """
-    from .entry.inprocess import load_model as load_here  # start-up: loading a bundle does not load the compiler
+    # start-up: loading a bundle does not load the compiler
+    from .entry.compile_and_load import source_of
+    from .entry.inprocess import load_model as load_here  # start-up: as above
 
-    return load_here(path, threads, **options)
+    return load_here(source_of(model), threads, **options)
 
 
 def jit(function: Callable[..., Any] | None = None, *, target: str = "llvm", **options: Any) -> Any:

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import torshc
 from torshc.base.errors import UnsupportedError
 from torshc.base.options import CompileOptions
 from torshc.bundle.program import Program
-from torshc.expr import F32, const
+from torshc.expr import F32, const, parse_dim
 from torshc.graph import Builder, Graph, State, TensorType
 from torshc.ops.core.functions import relu
 from torshc.ops.core.tensor import Tensor
 from torshc.pipeline.compiler import prepare
 
 
-def test_a_symbol_that_stands_in_expressions_only(tmp_path: Path) -> None:
+def test_a_symbol_that_stands_in_expressions_only() -> None:
     """All of them are named with where they stand, and what to do."""
-    shapes = {"x": ["2*seq + 1", 3], "y": ["n + m", "n"]}
-    inputs = {name: {"dtype": "f32", "shape": shape} for name, shape in shapes.items()}
-    nodes = [{"op": "Relu", "inputs": [name], "outputs": [f"of {name}"]} for name in shapes]
-    model = {"torshc": 1, "inputs": inputs, "nodes": nodes, "outputs": ["of x", "of y"]}
-    (tmp_path / "m.json").write_text(json.dumps(model))
+    graph = Graph("expressions")
+    shapes = {"x": ("2*seq + 1", "3"), "y": ("n + m", "n")}
+    given = [graph.new_value(TensorType(F32, tuple(map(parse_dim, s))), name) for name, s in shapes.items()]
+    graph.declare_inputs(given)
+    graph.declare_outputs([relu(Tensor(Builder(graph), v)).value for v in given], ["of x", "of y"])
     with pytest.raises(UnsupportedError) as caught:
-        torshc.compile(tmp_path / "m.json", tmp_path / "m.tsc", emit="source")
+        prepare(graph, CompileOptions())
     assert caught.value.problems == (
         "dimension 'seq' of the inputs appears only in 2*seq + 1, dimension 0 of input 'x'",
         "dimension 'm' of the inputs appears only in m + n, dimension 0 of input 'y'",

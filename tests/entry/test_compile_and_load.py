@@ -35,6 +35,8 @@ def test_every_form_of_a_model(proto: onnx.ModelProto, form: str, tmp_path: Path
     x = np.random.default_rng(0).standard_normal((2, 8)).astype(np.float32)
     with torshc.compile(forms[form]) as loaded:
         assert np.array_equal(loaded(x=x)[0], np.maximum(x, 0))
+    if form != "graph":  # which compiling has changed
+        assert np.array_equal(torshc.load_model(forms[form])(x)[0], np.maximum(x, 0))
 
 
 def test_nothing_is_left_on_disk(proto: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,6 +53,8 @@ def test_bytes_to_a_bundle(proto: onnx.ModelProto, tmp_path: Path) -> None:
 def test_what_is_no_model_is_refused(proto: onnx.ModelProto) -> None:
     with pytest.raises(ConfigError, match="model is a int"):
         torshc.compile(3)  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match="model is a int"):
+        torshc.load_model(3)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="writes files"):
         torshc.compile(proto, emit="source")
     with pytest.raises(ModelError, match="the model: "):

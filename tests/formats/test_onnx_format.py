@@ -185,10 +185,20 @@ def test_absent_inputs_and_unused_outputs() -> None:
 
 
 def test_dimensions_are_symbols_and_expressions() -> None:
-    m = model([node("Concat", "x,z", axis=0)], [info("x", "n", "2*k"), info("z", None, "2*k")])
-    graph = graph_of(m)
+    inputs = [info("x", "n", "2*k"), info("z", None, "2*k"), info("v", "k")]
+    graph = graph_of(model([node("Concat", "x,z", axis=0)], inputs))
     assert repr(graph.outputs[0].type) == "f32[n + z_0, 2*k]"
     assert set(graph.symbols()) == {"n", "k", "z_0"}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("batch-size", "batch_size"), ("rows - n + 1", "rows_n_1"), ("2*batch", "x_0"), ("n*batch", "n_batch")],
+)
+def test_an_expression_over_names_that_no_dimension_gives_is_a_name(text: str, name: str) -> None:
+    """Exporters write what a user called a dimension; a run could not take the expression apart."""
+    graph = graph_of(model([node("Concat", "x,z", axis=1)], [info("x", text, "n"), info("z", text, 3)]))
+    assert repr(graph.outputs[0].type) == f"f32[{name}, n + 3]"
 
 
 def test_shapes_pin_dimensions() -> None:
@@ -211,7 +221,7 @@ def test_shapes_pin_dimensions() -> None:
     ],
 )
 def test_pins_that_do_not_fit(pins: dict[str, Any], words: str) -> None:
-    m = model([node("Neg", "x"), node("Neg", "z", "w")], [info("x", "n", "2*k"), info("z", "n", 3)])
+    m = model([node("Neg", "x"), node("Neg", "z", "w")], [info("x", "n", "2*k"), info("z", "n", "k")])
     with pytest.raises(ConfigError, match=words):
         graph_of(m, **pins)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..base.errors import ConfigError, did_you_mean
@@ -30,7 +31,9 @@ def dimension(declared: int | str | None) -> Expr | None:
 
 
 def input_shapes(inputs: Mapping[str, TypeDecl], pins: Pins, file: str, loose: Iterable[str] = ()) -> dict[str, Shape]:
-    """The shape of each input, unknown dimensions being given fresh names, and pins being applied.
+    """The shape of each input, pins being applied.
+
+    Unknown dimensions are given fresh names, and so are expressions over names that no dimension gives by itself.
 
     An input whose rank is given nowhere is left out. Symbols that are `loose` are dimensions that may be 1 in a run.
 
@@ -47,6 +50,7 @@ def input_shapes(inputs: Mapping[str, TypeDecl], pins: Pins, file: str, loose: I
         dims = t.dims if t.dims is not None else (None,) * len(pins[name]) if name in pins else None
         if dims is not None:
             shapes[name] = tuple(_name_dim(d, f"{name}_{k}", taken) for k, d in enumerate(dims))
+    shapes = _with_names(shapes, inputs, taken)
     known: dict[Expr, Expr] = {}
     for name, wanted in pins.items():
         if len(wanted) != len(shapes[name]):
@@ -62,13 +66,31 @@ def input_shapes(inputs: Mapping[str, TypeDecl], pins: Pins, file: str, loose: I
 
 def _name_dim(declared: int | str | None, wish: str, taken: set[str]) -> Expr:
     e = dimension(declared)
-    if e is not None:
-        return e
+    return e if e is not None else _new_dim(wish, taken)
+
+
+def _new_dim(wish: str, taken: set[str]) -> Expr:
     name = wish
     while name in taken:
         name += "_"
     taken.add(name)
     return dim(name)
+
+
+def _with_names(shapes: Mapping[str, Shape], inputs: Mapping[str, TypeDecl], taken: set[str]) -> dict[str, Shape]:
+    """The shapes with one name in place of each expression that no run could take apart.
+
+    So are ``batch-size``, which is meant as a name, and ``2*n`` where ``n`` is no dimension by itself. The name is made
+    of the words of the text.
+    """
+    alone = {d for shape in shapes.values() for d in shape if d.op == "dim"}
+    named: dict[Expr, Expr] = {}
+    for name, shape in shapes.items():
+        for k, d in enumerate(shape):
+            if d not in named and any(dim(n) not in alone for n in dims_of(d)):
+                words = "_".join(re.findall(r"\w+", str((inputs[name].dims or ())[k])))
+                named[d] = _new_dim(words if words.isidentifier() else f"{name}_{k}", taken)
+    return {name: tuple(named.get(d, d) for d in shape) for name, shape in shapes.items()}
 
 
 def _pin(declared: Expr, wanted: int | str, known: dict[Expr, Expr], what: str) -> None:
