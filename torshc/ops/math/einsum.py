@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,8 +24,10 @@ from ..core.base import (
 )
 from ..core.gradient import Backward, NoGradient, gradient_of, spread, sum_to
 from ..core.scalar import Scalar
-from ..core.source import SourceNode, Unsupported
+from ..core.source import SourceNode
 from ..core.tensor import Tensor, apply_op
+
+_ELLIPSIS = string.digits + string.punctuation  # what the dimensions of an ellipsis are called
 
 
 @operator()
@@ -33,7 +36,8 @@ class Einsum(Op):
     """Products of elements of the operands, summed over every label that the output lacks.
 
     Attributes:
-        labels: for each operand, a character for each dimension; the ellipsis is written out as capital letters.
+        labels: for each operand, a character for each dimension; the ellipsis is written out as characters that are no
+            letters.
         result: labels of the output.
     """
 
@@ -50,7 +54,7 @@ class Einsum(Op):
         return {label: self._extent(label, found, constraints) for label, found in dims.items()}
 
     def _extent(self, label: str, dims: list[Expr], constraints: Constraints) -> Expr:
-        if label.isupper():
+        if label in _ELLIPSIS:
             return broadcast([(d,) for d in dims], constraints)[0]
         first = dims[0]
         for d in dims[1:]:
@@ -89,30 +93,28 @@ class Einsum(Op):
 
 
 def expand_labels(equation: str, ranks: list[int]) -> tuple[tuple[str, ...], str]:
-    """The labels of the operands and of the output of an equation, its ellipses written out as capital letters.
+    """The labels of the operands and of the output of an equation, its ellipses written out.
 
     Raises:
         ModelError: when the equation does not fit the ranks.
     """
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
-    if any(c.isupper() for c in equation):  # capitals stand for the ellipsis here
-        raise Unsupported(f"Einsum with capital letters: {equation!r}")
     if len(terms) != len(ranks):
         raise ModelError(f"Einsum {equation!r} of {len(ranks)} operands, where it names {len(terms)}")
     widths = [rank - len(t) + 3 for t, rank in zip(terms, ranks, strict=True) if "..." in t]
     width = max(widths, default=0)
-    dots = "".join(chr(ord("A") + k) for k in range(width))
-    if width > 26 or min(widths, default=0) < 0:
+    dots = _ELLIPSIS[:width]
+    if width > len(_ELLIPSIS) or min(widths, default=0) < 0:
         raise ModelError(f"Einsum {equation!r} of operands of ranks {ranks}, which do not fit its labels")
     labels = tuple(
         t.replace("...", dots[len(dots) - (rank - len(t) + 3) :]) for t, rank in zip(terms, ranks, strict=True)
     )
-    if any(len(t) != rank or (t and not t.isalpha()) for t, rank in zip(labels, ranks, strict=True)):
+    letters = "".join(t.replace("...", "", 1) for t in terms)
+    if any(len(t) != rank for t, rank in zip(labels, ranks, strict=True)) or not (letters + "a").isalpha():
         raise ModelError(f"Einsum {equation!r} of operands of ranks {ranks}, which do not fit its labels")
     if not arrow:
-        everything = "".join(labels)
-        right = "..." + "".join(sorted(c for c in set(everything) if c.islower() and everything.count(c) == 1))
+        right = "..." + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
     result = right.replace("...", dots)
     if len(set(result)) != len(result) or set(result) - set("".join(labels)):
         raise ModelError(f"Einsum {equation!r}: its output does not follow from its operands")
