@@ -141,10 +141,21 @@ def test_a_bundle_takes_no_options_of_a_compilation(torshc: Torshc, chain: Path,
 
 def test_sizes_satisfy_the_models_equations(torshc: Torshc, tmp_path: Path) -> None:
     path = save(CACHED, tmp_path / "cached.onnx")
-    assert "past=3 seq=5 total=8" in torshc("verify", path).stdout
+    assert "past=3, seq=5, total=8" in torshc("verify", path).stdout
     assert "past=1, seq=1, total=2" in torshc("bench", path, "--rounds", 1, "--seconds", 0.001).stdout
     refused = torshc("verify", path, "--dims", "total=1", code=ConfigError.exit_code)
     assert "past + seq == total" in refused.stderr and "--dims" in refused.stderr
+
+
+def test_names_of_dimensions_steer_no_terminal(torshc: Torshc, tmp_path: Path) -> None:
+    """Nor do they fill it."""
+    name = "\u202e" + "long" * 1000
+    relu = {"op": "Relu", "inputs": ["x"], "outputs": ["y"]}
+    inputs = {"x": {"dtype": "f32", "shape": [name, 4]}}
+    (tmp_path / "m.json").write_text(json.dumps({"torshc": 1, "inputs": inputs, "nodes": [relu], "outputs": ["y"]}))
+    for verb, more in (("verify", ()), ("bench", ("--rounds", 1, "--seconds", 0.001))):
+        text = torshc(verb, tmp_path / "m.json", *more).stdout
+        assert "longlong=" in text and "\u202e" not in text and max(map(len, text.splitlines())) < 200
 
 
 def test_strings_and_maps(torshc: Torshc, tmp_path: Path) -> None:

@@ -96,11 +96,11 @@ def bench(
 
 
 def _show(result: Result) -> None:
-    from ..explain import printable
     from ..explain.columns import Column, table
+    from ..explain.escaping import printable, sizes_text
 
     threads = f"{result.threads} thread{'s' if result.threads != 1 else ''}" if result.threads else "all processors"
-    at = "".join(f", {printable(name)}={size}" for name, size in result.dims.items())
+    at = f", {sizes_text(result.dims)}" if result.dims else ""
     flushed = ", second cache written before each call" if result.flushed else ""
     click.echo(f"{printable(result.model)}: {threads}{at}, {len(result.figures[0].rounds)} rounds{flushed}")
     columns = [Column("system", 22), *(Column(t, 12, right=True) for t in ("median ms", "90 % ms", "99 % ms"))]

@@ -64,8 +64,8 @@ def run(
 
 
 def _show(found: dict[str, Any], repeat: int) -> None:
-    from ..explain import printable
     from ..explain.columns import Column, table
+    from ..explain.escaping import sizes_text
 
     columns = [Column("", 19), Column("type", 8), Column("shape", 18)]
     columns += [Column(title, 10, right=True) for title in ("least", "most", "mean")]
@@ -77,7 +77,7 @@ def _show(found: dict[str, Any], repeat: int) -> None:
         if r["nans"]:
             click.echo(f"{r['nans']} NaN in the outputs")
     if found["dims"]:
-        click.echo(f"at {', '.join(f'{printable(name)}={size}' for name, size in found['dims'].items())}")
+        click.echo(f"at {sizes_text(found['dims'])}")
     if repeat > 1:
         click.echo(f"median of {repeat} runs: {found['median_ms']:.3f} ms")
     if len(found["versions"]) > 1:

@@ -102,7 +102,7 @@ def report(verdict: Verdict, as_json: bool) -> None:
 def show_outputs(verdict: Verdict | Bisection) -> None:
     """Each output with its error, and whether all agree."""
     from ..explain.columns import Column, table
-    from ..explain.escaping import shortened
+    from ..explain.escaping import shortened, sizes_text
 
     def status(o: OutputCheck) -> str:
         return "ok" if o.ok else "DIFFERS" if o.checked else "unchecked"
@@ -116,13 +116,13 @@ def show_outputs(verdict: Verdict | Bisection) -> None:
     for o in verdict.outputs:
         if said := o.problem or o.note:
             click.echo(f"{shortened(o.name, 30)}: {said}")
-    at = "".join(f" {name}={size}" for name, size in verdict.dims.items())
+    at = f", at {sizes_text(verdict.dims)}" if verdict.dims else ""
     if verdict.ok:
         outcome = style("agrees", fg="green") + " with"
     elif all(o.ok or not o.checked for o in verdict.outputs):
         outcome = style("nothing to compare", fg="red", bold=True) + " in some outputs with"
     else:
         outcome = style("differs", fg="red", bold=True) + " from"
-    click.echo(f"{outcome} {verdict.against}, tolerance {verdict.rtol:.2g}{f', at{at}' if at else ''}")
+    click.echo(f"{outcome} {verdict.against}, tolerance {verdict.rtol:.2g}{at}")
     if not all(o.checked for o in verdict.outputs):
         click.echo("other inputs may show more: give them with --input, other sizes with --dims, or another --seed")

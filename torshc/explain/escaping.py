@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Mapping
 
 # Control, format (direction marks, zero width), surrogates, private use, unassigned, line and paragraph separators.
 _UNSEEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
@@ -32,3 +33,12 @@ def shortened(text: str, width: int) -> str:
     """
     text = printable(text)
     return text if len(text) <= width else "..." + text[len(text) - width + 4 :]
+
+
+def sizes_text(sizes: Mapping[str, int]) -> str:
+    """Sizes by the names of dimensions, which are as long as the model has them.
+
+    >>> sizes_text({"batch": 2, "s" * 10000: 7})
+    'batch=2, ...ssssssssssssssssssssssssssssssssssss=7'
+    """
+    return ", ".join(f"{shortened(name, 40)}={size}" for name, size in sizes.items())

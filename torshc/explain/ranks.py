@@ -10,7 +10,7 @@ from ..pipeline.ranks import Ranks, exchanges_of
 from ..sharding import Machine, compute_seconds, exchange_seconds, link_bytes, machine_of
 from .columns import Column, table
 from .data import Explanation, explain
-from .escaping import printable
+from .escaping import printable, sizes_text
 from .sizes import Evaluator, bytes_text, flops_text, short
 
 _ALL = -1
@@ -98,7 +98,7 @@ def ranks_text(ranks: Ranks, dims: dict[str, int] | None = None) -> str:
             whole = f"; those of {printable(', '.join(trains.whole))} are whole on each" if trains.whole else ""
             lines[-1] += f", its part of the optimizer's, {bytes_text(trains.shared_bytes)} less than all{whole}"
     if found[0].dims:
-        lines.append(f"at {', '.join(f'{printable(name)}={size}' for name, size in found[0].dims.items())}")
+        lines.append(f"at {sizes_text(found[0].dims)}")
     chosen = f"\nas chosen:\n{ranks.cut.chosen}" if ranks.cut.chosen else ""
     return "\n".join(lines) + "\n" + chosen
 

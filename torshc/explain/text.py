@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from .columns import WIDTH, Column, broken, paragraph, table
 from .data import Explanation, GroupInfo, LooseInfo, PassInfo, Stop, VariantInfo
-from .escaping import printable, shortened
+from .escaping import printable, shortened, sizes_text
 from .rules import RuleInfo
 from .sizes import bytes_text, flops_text, short
 from .training import TrainingInfo
@@ -152,7 +152,7 @@ def _at(e: Explanation) -> str:
         return ""
     ((usual, many),) = Counter(e.dims.values()).most_common(1)
     shown = [n for n, value in e.dims.items() if value != usual or len(e.dims) <= _SYMBOLS]
-    texts = [f"{printable(n)}={e.dims[n]}" for n in shown]
+    texts = [sizes_text({n: e.dims[n] for n in shown})] if shown else []
     if len(shown) < len(e.dims):
         texts.append(f"{many} {'others' if shown else 'sizes'}={usual}")
     unfit = f"; {printable(e.unfit)}" if e.unfit else ""
