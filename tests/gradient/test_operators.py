@@ -110,6 +110,10 @@ CASES: dict[str, list[Case]] = {
     ],
     "Pad": [
         case(X, ints(1, 0, 2, 1), fixed=[1]), case(X, ints(1, -1, 0, 2), near(), fixed=[1]),
+        case(near(4, 3), ints(5, 1, 2, 0), fixed=[1], mode="edge"),
+        case(near(4, 3), ints(3, 2, 1, 0), fixed=[1], mode="reflect"),
+        case(near(4, 5), ints(-1, 3, 2, -2), fixed=[1], mode="reflect"),
+        case(near(4, 3), ints(4, -1, 1, 3), fixed=[1], mode="wrap"),
     ],
     "Trilu": [case(CUBE), case(near(3, 3), ints(1).reshape(()), fixed=[1], upper=0)],
     "DepthToSpace": [case(near(1, 8, 2, 1), blocksize=2)],

@@ -285,11 +285,48 @@ def _split_gradient(op: Split, at: Backward) -> Tensor:
 @gradient_of(Pad)
 def _pad_gradient(op: Pad, at: Backward) -> list[Tensor | None]:
     """Of the constant what lies in the margins: all but what lies inside."""
-    if op.mode != "constant":
-        raise NoGradient(f"mode {op.mode!r}")
     shape, g = at.operand(0).shape, at.gradient
+    if op.mode != "constant":
+        return [_with_margins(op, shape, g)]
     inner = apply_op(Pad(tuple(-b for b in op.before), tuple(-a for a in op.after)), g)
     if not at.wants(1):
         return [inner]
     margin = where(apply_op(Pad(op.before, op.after), zeros(at.operand(0)) + 1.0) > 0.0, 0.0, g)
     return [as_shape(inner, shape), margin.sum(range(g.rank), keep=False) if g.rank else margin]
+
+
+def _with_margins(op: Pad, shape: Shape, g: Tensor) -> Tensor:
+    """A gradient of the padded tensor as one of a tensor of this shape: margins are added to what they repeat.
+
+    Raises:
+        NoGradient: a margin may repeat an element twice.
+    """
+    before, after = (tuple(max_of(m, 0) for m in margins) for margins in (op.before, op.after))
+    cut = tuple(max_of(-b, 0) for b in op.before), tuple(max_of(-a, 0) for a in op.after)
+    if any(m is not const(0) for m in (*cut[0], *cut[1])):
+        g = apply_op(Pad(*cut), g)
+    for axis, (b, d, a) in enumerate(zip(before, shape, after, strict=True)):
+        most = d - 1 if op.mode == "reflect" else d
+        if op.mode != "edge" and not all(is_nonnegative(most - margin) for margin in (b, a)):
+            raise NoGradient(f"mode {op.mode!r} with margins that may be longer than dimension {axis}")
+        where_to = {"edge": (const(0), d - 1), "reflect": (const(1), d - 1 - a), "wrap": (d - b, const(0))}[op.mode]
+        whole, inner = g, _along(g, axis, b, d)
+        for start, size, place in zip((const(0), b + d), (b, a), where_to, strict=True):
+            if size is const(0):
+                continue
+            if op.mode == "reflect":
+                part = _along(whole, axis, start + size - 1, size, -1)
+            else:
+                part = _along(whole, axis, start, size)
+            if op.mode == "edge":
+                part, size = part.sum((axis,)), const(1)
+            none = (const(0),) * len(shape)
+            inner = inner + apply_op(Pad(put(axis, none, place), put(axis, none, d - place - size)), part)
+        g = inner
+    return g
+
+
+def _along(x: Tensor, axis: int, start: Expr, size: Expr, step: int = 1) -> Tensor:
+    """A part of one dimension, all of the others."""
+    starts = put(axis, (const(0),) * x.rank, start)
+    return apply_op(Slice(starts, put(axis, x.shape, size), put(axis, (const(1),) * x.rank, const(step))), x)
