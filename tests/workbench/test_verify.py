@@ -158,3 +158,15 @@ def test_integers_differ_by_one_however_large(dtype: str, far: int) -> None:
     exact = Tolerance(0.0)
     assert compare("y", right, right, exact).ok and not compare("y", wrong, right, exact).ok
     assert compare("y", right[2:], right[:1], exact).error == pytest.approx(1 if dtype == "uint64" else 2)
+
+
+@pytest.mark.parametrize("against", ["reference", "ort"])
+@pytest.mark.parametrize("model", [ZERO], indirect=True)
+def test_a_bundle_of_another_model_is_told(model: Path, against: str, tmp_path: Path) -> None:
+    other = tmp_path / "other.onnx"
+    compile_model(model, tmp_path / "m.tsc", CompileOptions())
+    for text, words in ((ZERO.replace("x", "v"), "no input 'v'"), (ZERO.replace("y", "w"), "has no output 'y'")):
+        onnx.save(parser.parse_model(text), other)
+        with pytest.raises(RunError, match=f"other.onnx is another model: .*{words}") as caught:
+            verify_bundle(other, tmp_path / "m.tsc", against)
+        assert "the bundle was made of" in caught.value.remedy

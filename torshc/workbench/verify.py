@@ -399,6 +399,7 @@ def _reference(path: Path, names: Sequence[str], feeds: Arrays, ops: Sequence[Pa
         from .evaluated import run_judged  # start-up: as above
 
         graph = load_graph(path, {name: array.shape for name, array in feeds.items()}, custom=custom)
+        _require_interface(path, [v.name for v in graph.inputs], graph.output_names, names, feeds)
         found = run_graph(graph, {v: feeds[v.name] for v in graph.inputs}, run_judged)
         return dict(zip(graph.output_names, found, strict=True))
     from onnx.reference import ReferenceEvaluator  # start-up: as above
@@ -406,6 +407,9 @@ def _reference(path: Path, names: Sequence[str], feeds: Arrays, ops: Sequence[Pa
     from .corrected import CORRECTED  # start-up: as above
     from .evaluated import evaluator_operators
 
+    constant = {w.name for w in proto.graph.initializer}
+    inputs = [v.name for v in proto.graph.input if v.name not in constant]
+    _require_interface(path, inputs, [v.name for v in proto.graph.output], names, feeds)
     declared = evaluator_operators(proto, custom)
     try:
         with np.errstate(all="ignore"):
@@ -423,6 +427,19 @@ def _reference(path: Path, names: Sequence[str], feeds: Arrays, ops: Sequence[Pa
             f"onnx's reference evaluator failed: {type(error).__name__}: {error}",
             "compare with --against ort, or give other sizes with --dims",
         ) from error
+
+
+def _require_interface(
+    path: Path, inputs: Sequence[str], outputs: Sequence[str], names: Sequence[str], feeds: Arrays
+) -> None:
+    """Raises RunError where a model cannot be a reference, as it has other inputs or outputs than what is compared."""
+    for kind, asked, there in (("input", inputs, feeds), ("output", names, outputs)):
+        if lost := [name for name in asked if name not in there]:
+            which = path if kind == "output" else "what is compared with it"
+            raise RunError(
+                f"{path} is another model: {which} has no {kind} {lost[0]!r}",
+                "name the model that the bundle was made of",
+            )
 
 
 def _plain(value: Any) -> Any:
@@ -454,7 +471,10 @@ def ort_session(path: Path, threads: int = 1) -> Any:
 
 
 def _ort(path: Path, names: Sequence[str], feeds: Arrays) -> dict[str, Any]:
-    return dict(zip(names, map(_plain, run_ort(ort_session(path), feeds, list(names))), strict=True))
+    session = ort_session(path)
+    inputs, outputs = ([v.name for v in found] for found in (session.get_inputs(), session.get_outputs()))
+    _require_interface(path, inputs, outputs, names, feeds)
+    return dict(zip(names, map(_plain, run_ort(session, feeds, list(names))), strict=True))
 
 
 def run_ort(session: Any, feeds: Arrays, names: list[str] | None = None) -> list[Any]:
