@@ -14,9 +14,10 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -92,8 +93,7 @@ def write_weights(path: Path, arrays: Iterable[Iterable[npt.NDArray[Any]]], iden
     """
     digest, offsets, at = hashlib.sha256(), [], 0
     try:
-        with path.open("xb", buffering=0) as raw:
-            file = _Chunks(raw, digest)
+        with path.open("xb", buffering=0) as raw, _Chunks(raw, digest) as file:
             for parts in arrays:
                 file.write(memoryview(bytes(align(at) - at)))
                 at = align(at)
@@ -105,9 +105,8 @@ def write_weights(path: Path, arrays: Iterable[Iterable[npt.NDArray[Any]]], iden
             file.write(memoryview(bytes(align(at, FOOTER) - at)))
             at = align(at, FOOTER)
             if identity is None:
-                identity = int.from_bytes(digest.digest()[:8], "little")
+                identity = int.from_bytes(file.digest()[:8], "little")
             file.write(memoryview(struct.pack("<16sQQ32x", MAGIC, at, identity)))
-            file.flush()
         if at == 0:
             path.unlink()
     except OSError as error:
@@ -120,23 +119,54 @@ def write_weights(path: Path, arrays: Iterable[Iterable[npt.NDArray[Any]]], iden
 
 
 class _Chunks:
-    """An unbuffered file that is written in chunks, each at a multiple of their size, and the hash of all of it."""
+    """An unbuffered file that is written in chunks, each at a multiple of their size, and the hash of all of it.
+
+    One thread hashes a chunk and another writes it while the next one is filled.
+    """
 
     def __init__(self, file: Any, digest: Any) -> None:
         self._file, self._digest = file, digest
-        self._chunk, self._used = np.empty(_CHUNK, np.uint8).data, 0  # pages that nothing reaches are none
+        self._full, self._chunk = (np.empty(_CHUNK, np.uint8).data for _ in range(2))  # pages not reached are none
+        self._used, self._hashed = 0, 0
+        self._threads = ThreadPoolExecutor(2)
+        self._storing: list[Future[None]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._threads:
+            if kind is None:
+                self._hand_over()
+                self._wait()
 
     def write(self, data: memoryview) -> None:
-        self._digest.update(data)
         while data:
             room = self._chunk[self._used : self._used + len(data)]
             room[:] = data[: len(room)]
             data, self._used = data[len(room) :], self._used + len(room)
             if self._used == len(self._chunk):
-                self.flush()
+                self._hand_over()
 
-    def flush(self) -> None:
-        """Write what has not filled a chunk."""
-        data, self._used = self._chunk[: self._used], 0
+    def digest(self) -> bytes:
+        """The hash of what was written so far."""
+        self._wait()
+        self._digest.update(self._chunk[self._hashed : self._used])
+        self._hashed = self._used
+        return bytes(self._digest.digest())
+
+    def _hand_over(self) -> None:
+        self._wait()
+        self._storing = [
+            self._threads.submit(self._digest.update, self._chunk[self._hashed : self._used]),
+            self._threads.submit(self._store, self._chunk[: self._used]),
+        ]
+        self._full, self._chunk, self._used, self._hashed = self._chunk, self._full, 0, 0
+
+    def _wait(self) -> None:
+        for each in self._storing:
+            each.result()
+
+    def _store(self, data: memoryview) -> None:
         while data:  # an unbuffered file may take less than it is given
             data = data[self._file.write(data) :]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
+from ..base.digest import Digest
 from ..graph import Graph
 from ..ops import NONE, CustomOperators
 from . import schemas
@@ -49,10 +49,10 @@ def load_graph(
         refuse_folder(Path(path))
     data = memoryview(path) if isinstance(path, bytes) else read_file(Path(path))
     refuse_foreign(data, None if isinstance(path, bytes) else Path(path))
-    digest = hashlib.sha256(data).hexdigest()
+    digest = Digest(data)
     read = import_json if _is_json_graph(data) else import_model
     graph = read(path, shapes, weights, loose, custom, data)
-    graph.file_sha256 = digest
+    graph.file_sha256 = digest.text
     if not isinstance(path, bytes):
         graph.name = Path(path).stem  # exporters call every graph main_graph
     return graph

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -374,7 +374,8 @@ class Graph:
             recomputations are done; None where there is none.
         padding: the mask of rows that are left out; None where all rows are computed.
         rank, ranks: which of how many processes that share the model it is for; 0 ranks for a model that is whole.
-        file_sha256: of the file that the model was read from, without what lies beside it; empty where there was none.
+        file_sha256: gives the SHA-256 of the file that the model was read from, without what lies beside it,
+            hexadecimal; empty where there was none.
     """
 
     name: str = ""
@@ -399,7 +400,7 @@ class Graph:
     padding: PaddingMask | None = None
     rank: int = 0
     ranks: int = 0
-    file_sha256: str = ""
+    file_sha256: Callable[[], str] = str
     faults: dict[Value, str] = field(default_factory=dict)  # demands of a graph whose outputs are not known yet
     taken: set[str] = field(default_factory=set)  # names of symbols around this graph
     marks: dict[RuleName, int] = field(default_factory=dict)  # places that rules have marked

@@ -360,7 +360,7 @@ def _compile_form(
         accuracy=accuracy,
         custom=graph.custom,
         rank=(graph.rank, graph.ranks),
-        model_sha256=graph.file_sha256,
+        model_sha256=graph.file_sha256(),
     )
     return with_pinned(done, options.kernels) if options.kernels is not None else done
 

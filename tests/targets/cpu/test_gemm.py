@@ -270,6 +270,11 @@ def test_panels() -> None:
     packed = panels(np.arange(30, dtype=np.float32).reshape(2, 3, 5), 4)
     assert packed.shape == (2, 2, 3, 4)
     assert packed[1, 1, 2].tolist() == [29, 0, 0, 0]
+    for columns in (8, 20):
+        for matrix in (np.arange(60).reshape(3, 20), np.arange(60).reshape(20, 3).T, np.arange(63).reshape(21, 3).T):
+            found = panels(matrix, columns).swapaxes(0, 1).reshape(3, -1)
+            np.testing.assert_array_equal(found[:, : matrix.shape[1]], matrix)
+            assert not found[:, matrix.shape[1] :].any()
 
 
 def test_values_of_f32_edges() -> None:

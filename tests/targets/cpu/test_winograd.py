@@ -7,6 +7,7 @@ import pytest
 
 from torshc.expr import BF16, as_int, const
 from torshc.kernels.machine import Machine
+from torshc.targets.cpu import winograd
 from torshc.targets.cpu.bf16 import AmxKernel, Bf16GemmKernel, DotKernel
 from torshc.targets.cpu.winograd import FORMS, Form, ResultsKernel, WinogradKernel
 
@@ -66,6 +67,19 @@ def test_transforms_are_exact(form: Form) -> None:
     ]
     found = [sum(a * p for a, p in zip(row, products, strict=True)) for row in form.results]
     assert found == [sum(d[k + i] * w[i] for i in range(3)) for k in range(form.outputs)]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_weights_are_transformed_in_double_precision(form: Form, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(winograd, "FILTERS", 24)
+    filters = random(np.random.default_rng(4), (10, 5, 3, 3))
+    g = np.array(form.weights, np.float64)
+    expected = np.einsum("ia,ocab,jb->ijco", g, filters.astype(np.float64), g).astype(np.float32)
+    packed = winograd._transform(form, filters, 8)
+    assert packed.shape == (form.points, form.points, 2, 5, 8)
+    found = packed.swapaxes(2, 3).reshape(form.points, form.points, 5, 16)
+    np.testing.assert_array_max_ulp(found[..., :10], expected, 1)  # sums of three terms in another order
+    assert not found[..., 10:].any()
 
 
 @pytest.mark.parametrize(

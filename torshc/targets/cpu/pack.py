@@ -6,11 +6,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import I8, I32, DType, Expr, as_int, const, product
+from ...expr import I8, I32, DType, Expr, as_int, const
+from ...expr import product as product_of
 from ...expr.affine import strides_along
 from ...graph import Value
 from ...kernels.axes import join_axes
@@ -24,6 +26,7 @@ Array = np.ndarray[Any, Any]
 QUAD = 4  # bytes of a word
 STEP = 32  # halves along k that a step of tiles takes
 HALF_COLUMNS = 16  # of a panel of halves, whatever the width of vectors: versions of a library share them
+WAYS = 8  # of a first cache
 BYTE_STEP = 64  # bytes along k that a step of tiles takes
 WORD_COLUMNS = 16  # of a panel of their words
 
@@ -79,10 +82,12 @@ def panels(matrix: Array, columns: int) -> Array:
     """
     *batch, k, n = matrix.shape
     count = -(-n // columns)
-    packed = np.zeros((*batch, count, k, columns), matrix.dtype)
-    for p in range(count):
-        part = matrix[..., p * columns : (p + 1) * columns]
-        packed[..., p, :, : part.shape[-1]] = part
+    packed = (np.zeros if n % columns else np.empty)((*batch, count, k, columns), matrix.dtype)
+    # A transposed matrix is read along its columns; more of them at a time than a cache has ways drive each other out.
+    some = min(columns, WAYS) if matrix.strides[-1] > matrix.strides[-2] else columns
+    for p, c in product(range(count), range(0, columns, some)):
+        part = matrix[..., p * columns + c : min(p * columns + c + some, (p + 1) * columns)]
+        packed[..., p, :, c : c + part.shape[-1]] = part
     return packed
 
 
@@ -207,7 +212,7 @@ def pack_at_run_time(
     moving = [a for a in batch if _moves(offset, a)]
     depth, width = k.args[0], n.args[0]
     place = row_major(moving) * panel_size(tile, depth, width)
-    matrices = product([a.args[0] for a in moving])
+    matrices = product_of([a.args[0] for a in moving])
     to = Temporary("panels", owner, matrices * panel_size(tile, depth, width) * element.dtype.size)
     axes, (source, target) = join_axes(list(moving), [offset, place])
     walked = strided_operand(temporary(0, source, element.dtype), [k, n])

@@ -19,11 +19,11 @@ Convolution for Deep Neural Networks, ACM Trans. Math. Softw. 46, 2020).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,7 +38,6 @@ from ...plan.group import Group
 from ...plan.storage import Storage
 from .conv_shape import ElementAt, Geometry, bias_of, source_strides
 from .gemm import GemmKernel
-from .pack import panels
 from .tiles import Blocks, Tile, choose_tile, come_from_far
 
 Array = np.ndarray[Any, Any]
@@ -53,6 +52,7 @@ PANEL_BLOCK = 4  # panels that are multiplied before they are transformed back
 LARGEST = 2.0**40  # of weights, so that what they make of inputs up to 2^50 has no overflow
 PLAIN_CYCLES = 0.55  # of a fused multiply-add of vectors
 TRANSFORM_CYCLES = 5.0  # of a vector of a transformed tile
+FILTERS = 4096  # that are transformed at once, so that their points stay in a cache
 BYTES_A_CYCLE = 5.0  # of weights that no cache holds
 
 
@@ -546,10 +546,33 @@ def _pack(w: Value, size: Geometry, parts: Parts, form: Form, tile: Tile) -> Pac
     terms = parts.terms(size)
 
     def make(array: Array) -> list[Array]:
-        g = np.array(form.weights, np.float64)
-        transformed = np.einsum("ia,ocab,jb->ijco", g, parts.cut(array.astype(np.float64)), g)
-        return [panels(transformed.reshape(-1, terms, size.groups * size.oc).astype(F32.numpy), tile.columns)]
+        return [_transform(form, parts.cut(array), tile.columns)]
 
     nbytes = form.points**2 * size.groups * -(-size.oc // tile.columns) * tile.columns * terms * 4
     points = ", ".join(map(str, form.pairs))
     return Packed(w, f"{form.name} at {points}, {parts}, panels of {tile.columns}", make, nbytes, F32)
+
+
+def _transform(form: Form, filters: Array, columns: int) -> Array:
+    """G w G' of filters [oc, terms, 3, 3], computed in f64: [point, point, panel, terms, columns], zero padded."""
+    oc, terms, *_ = filters.shape
+    count, points = -(-oc // columns), form.points
+    packed = np.zeros((points, points, count, terms, columns), F32.numpy)
+    some = max(1, FILTERS // columns)
+    for panel, at in product(range(count), range(0, terms, some)):
+        part = filters[panel * columns : (panel + 1) * columns, at : at + some]
+        taps = np.ascontiguousarray(part.transpose(2, 3, 1, 0), np.float64)
+        for j, rows in enumerate(_weighted(form.weights, _weighted(form.weights, taps).swapaxes(0, 1))):
+            packed[:, j, panel, at : at + some, : part.shape[0]] = rows
+    return packed
+
+
+def _weighted(weights: Sequence[Row], parts: Array) -> Array:
+    """Sums of parts [part, ...] by each row of weights: [row, ...]. No product of matrices, whose order of sums, and so
+    the last bit of a result, depends on the processor."""
+    sums = np.zeros((len(weights), *parts.shape[1:]))
+    for row, total in zip(weights, sums, strict=True):
+        for weight, part in zip(row, parts, strict=True):
+            if weight:
+                total += part * float(weight)
+    return sums
