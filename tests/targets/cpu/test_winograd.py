@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -9,7 +10,9 @@ from torshc.expr import BF16, as_int, const
 from torshc.kernels.machine import Machine
 from torshc.targets.cpu import winograd
 from torshc.targets.cpu.bf16 import AmxKernel, Bf16GemmKernel, DotKernel
+from torshc.targets.cpu.conv_shape import geometry
 from torshc.targets.cpu.winograd import FORMS, Form, ResultsKernel, WinogradKernel
+from torshc.targets.isa import resolve
 
 from ...support.kernels import Maker, random
 from ...support.run_kernel import Array, Program, compilers, kind_of, native_lanes
@@ -220,6 +223,20 @@ def test_layers_of_many_weights_and_few_tiles_have_tasks_for_many_threads() -> N
     few = program(128, random(rng, (32, 128, 3, 3)), 14, ALL)  # of DenseNet: every core has its weights
     (kernel,) = few.kernels
     assert isinstance(kernel, WinogradKernel) and kernel.block == 16 and as_int(kernel.strips) == 2
+
+
+def test_forms_of_more_weights_are_taken_where_a_processor_reads_them_fast() -> None:
+    """A layer of VGG-19, by 16 tiles of 4x4, whose weights take 38 MB."""
+    m = Maker()
+    w = m.constant(np.ones((512, 512, 3, 3), np.float32))
+    plain = {"strides": (1, 1), "dilations": (1, 1), "group": 1, "pads": (const(1),) * 4}
+    m.add("Conv", m.input(1, 512, 14, 14, layout=LAST), w, layout=LAST, **plain)
+    size = geometry(m.graph.nodes[-1], 512, 512)
+    assert size is not None
+    machine = Machine(16, slack=ALL)
+    for name, outputs in (("x86-64-v4", 2), ("sapphirerapids", 2), ("znver4", 4), ("x86-64-v4-bf16", 4)):
+        (choice,) = winograd.choose_forms(size, w, replace(machine, extras=resolve(name).extras))
+        assert choice.form is not None and choice.form.outputs == outputs
 
 
 @pytest.mark.parametrize("compiler", compilers())

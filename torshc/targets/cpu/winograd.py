@@ -54,6 +54,9 @@ PLAIN_CYCLES = 0.55  # of a fused multiply-add of vectors
 TRANSFORM_CYCLES = 5.0  # of a vector of a transformed tile
 FILTERS = 4096  # that are transformed at once, so that their points stay in a cache
 BYTES_A_CYCLE = 5.0  # of weights that no cache holds
+# The same of a processor with products of bf16, but no tiles: a Zen 4, which was measured, or a Zen 5. From 7.2 on F(4)
+# takes longer there where an image has 9 tiles only.
+BYTES_A_CYCLE_OF_ZEN = 7.0
 
 
 @dataclass(frozen=True)
@@ -381,8 +384,8 @@ def choose_forms(size: Geometry, w: Value, machine: Machine, rate: int = 1) -> l
 
     def choose(images: int) -> tuple[Form | None, bool]:
         some = replace(size, images=const(images))
-        form = min(allowed, key=lambda f: _cycles(f, some, terms, machine.lanes), default=None)
-        if form is None or _cycles(form, some, terms, machine.lanes) >= _plain_cycles(some, machine.lanes) / rate:
+        form = min(allowed, key=lambda f: _cycles(f, some, terms, machine), default=None)
+        if form is None or _cycles(form, some, terms, machine) >= _plain_cycles(some, machine) / rate:
             return None, False
         if _weights(form, size, terms) <= CACHE:
             return form, False
@@ -404,18 +407,24 @@ def _weights(form: Form, size: Geometry, terms: int) -> int:
     return 4 * form.points**2 * terms * size.groups * size.oc
 
 
-def _cycles(form: Form, size: Geometry, terms: int, lanes: int) -> float:
+def _bytes_a_cycle(machine: Machine) -> float:
+    zen = "avx512bf16" in machine.extras and "amx-tile" not in machine.extras
+    return BYTES_A_CYCLE_OF_ZEN if zen else BYTES_A_CYCLE
+
+
+def _cycles(form: Form, size: Geometry, terms: int, machine: Machine) -> float:
     """Time of a core, for comparisons."""
-    vectors, points, tiles = size.groups * size.oc // lanes, form.points**2, as_int(form.tiles(size)) or 0
+    lanes, points, tiles = machine.lanes, form.points**2, as_int(form.tiles(size)) or 0
+    vectors = size.groups * size.oc // lanes
     products = PLAIN_CYCLES * points * tiles * terms * vectors
     transforms = TRANSFORM_CYCLES * points * tiles * (size.groups * terms // lanes + vectors)
-    return max(products, _weights(form, size, terms) / BYTES_A_CYCLE) + transforms
+    return max(products, _weights(form, size, terms) / _bytes_a_cycle(machine)) + transforms
 
 
-def _plain_cycles(size: Geometry, lanes: int) -> float:
+def _plain_cycles(size: Geometry, machine: Machine) -> float:
     pixels = math.prod(as_int(e) or 0 for e in (size.images, size.oh, size.ow))
-    products = PLAIN_CYCLES * size.taps * pixels * size.ic * (size.groups * size.oc // lanes)
-    return max(products, 4 * size.taps * size.ic * size.groups * size.oc / BYTES_A_CYCLE)
+    products = PLAIN_CYCLES * size.taps * pixels * size.ic * (size.groups * size.oc // machine.lanes)
+    return max(products, 4 * size.taps * size.ic * size.groups * size.oc / _bytes_a_cycle(machine))
 
 
 def lower_winograd(
