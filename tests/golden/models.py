@@ -181,6 +181,10 @@ CASES = {
         [node("Conv", ["x", "w"], ["y"], group=16, pads=[1] * 4)], IMAGE, "(transpose) depthwise (transpose)",
         w=(16, 1, 3, 3),
     ),
+    "depthwise_images": case(
+        [node("Conv", ["x", "w"], ["y"], group=16, pads=[0, 1, 0, 1])], {"x": (20, 16, 64, 64)}, "",
+        "(transpose) channels (transpose)", w=(16, 1, 1, 3),
+    ),
     "winograd": case(
         [node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"x": (1, 32, 28, 28)}, "(transpose) winograd (transpose)",
         slack=10_000, w=(32, 32, 3, 3),

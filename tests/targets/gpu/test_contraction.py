@@ -159,8 +159,9 @@ def test_gradients_of_weights(
 @pytest.mark.parametrize(
     ("x", "taps", "stride", "dtype", "pieces"),
     [
-        ((8, 24, 30, 28), 3, 2, BF16, 5),  # packets of channels
+        ((16, 24, 30, 28), 3, 2, BF16, 5),  # packets of channels, two pixels at a time
         ((2, 36, 9, 8), 3, 1, F32, 1),
+        ((2, 36, 9, 7), 3, 1, F32, 1),
         ((3, 19, 9, 7), 5, 1, F32, 1),  # single channels
         ((3, 24, 9, 7), 5, 2, BF16, 1),
     ],
@@ -183,7 +184,9 @@ def test_weights_of_channels_apart(x: Ints, taps: int, stride: int, dtype: DType
     assert templates(program) == ["columns", "row"]
     first = program.launches[0]
     assert as_int(first.kernel.tasks) == pieces
-    assert first.source.count("t_read4(p") == (10 if taps == 3 else 0)  # each of the taps, and the slope
+    run = next(n for n in (4, 2, 1) if size[3] % n == 0)  # pixels that a thread takes together
+    reads = taps * (taps + (run - 1) * stride) + run
+    assert first.source.count("t_read4(p") == (reads if taps == 3 else 0)  # each of the taps, and the slope
     wide = (slope.astype(np.float32), data.astype(np.float32))
     exact = weights_gradient(*wide, shape, (stride,) * 2, (margin,) * 4, (1, 1), channels)
     found = program.run(data, slope, old)

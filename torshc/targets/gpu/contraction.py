@@ -40,7 +40,7 @@ from ...graph import Node, Value
 from ...kernels.axes import join_axes
 from ...kernels.base import Kernel, Store, Temporary
 from ...kernels.heavy import epilogue_flops, finish, is_empty, join_bodies, row_major, traffic
-from ...kernels.machine import Choice, Machine
+from ...kernels.machine import Choice, Device, Machine
 from ...kernels.nest import Accumulator, Buffers, MapKernel, RowKernel, Stage
 from ...ops.core.base import Index, LoopNest
 from ...ops.math.bits import RoundToTf32
@@ -54,6 +54,7 @@ from .contraction_factor import Term, add_operand, as_product, bring, make_facto
 from .contraction_kernels import ContractionKernel, GroupMmaKernel, MmaKernel, Tf32Kernel
 from .contraction_tiles import AnyTile, GroupTile, MmaTile, Tf32GroupTile, Tf32Tile
 from .cuda.contraction_int4 import lower_int4
+from .depthwise import by_channels
 from .depthwise_weights import lower_depthwise_weights
 from .grid import GridRow, to_grid, to_row
 from .nests import lower_grid_generic
@@ -143,9 +144,14 @@ def lower_contraction(group: Group, storage: Mapping[Value, Storage], machine: M
     kernels = contract(group, storage, machine)
     if kernels is None:
         return lower_grid_generic(group, storage, machine.device)
-    return [
-        to_grid(k) if _joins_pieces(k) or not isinstance(k, RowKernel) else ProductRow.of(to_row(k)) for k in kernels
-    ]
+    return [_dealt(k, machine.device) for k in kernels]
+
+
+def _dealt(k: Kernel, device: Device) -> Kernel:
+    """A kernel of a product with its work distributed over blocks of threads."""
+    if _joins_pieces(k) or not isinstance(k, RowKernel):
+        return to_grid(k)
+    return by_channels(k, device) or ProductRow.of(to_row(k))
 
 
 def contract(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel] | None:

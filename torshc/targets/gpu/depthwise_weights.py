@@ -22,6 +22,7 @@ from ...ops.core.base import Index, LoopNest
 from ...plan.group import Group
 from ...plan.inline import Inliner
 from ...plan.storage import Storage
+from .depthwise import take_runs
 from .grid import PACKET, deal_columns, to_grid
 from .nests import count_pieces
 
@@ -29,6 +30,7 @@ THREADS = 128  # of a block: they pass the sums of all taps through shared memor
 LANES = 32  # threads side by side along the channels
 MOST_TAPS = 25  # sums that a thread has registers for
 PACKET_TAPS = 9  # up to which it has them for a packet of channels
+UNROLL = 4  # pixels that a thread reads ahead
 
 
 def lower_depthwise_weights(group: Group, storage: Mapping[Value, Storage], device: Device) -> list[Kernel] | None:
@@ -47,6 +49,8 @@ def lower_depthwise_weights(group: Group, storage: Mapping[Value, Storage], devi
     channel, reduce, terms, buffers = _terms(group, node, nest, places, storage)
     if channel.op != "axis" or not all(_steps(t, channel) for t in terms):
         return None
+    run, terms = take_runs(reduce[-1], terms)
+    reduce, together = [*reduce[:-1], run], (as_int(reduce[-1].args[0]) or 1) // (as_int(run.args[0]) or 1)
     to = Temporary("sums", group.id, const(0))
     kernel = RowKernel(
         buffers=tuple(buffers.list),
@@ -66,7 +70,7 @@ def lower_depthwise_weights(group: Group, storage: Mapping[Value, Storage], devi
     packet = PACKET if channels % PACKET == 0 and len(places) <= PACKET_TAPS else 1
     packets = channels // packet
     lanes = -(-packets // -(-packets // LANES))
-    dealt = deal_columns(kernel, lanes, THREADS // lanes, packet)
+    dealt = replace(deal_columns(kernel, lanes, THREADS // lanes, packet), unroll=max(1, UNROLL // together))
     count, length = count_pieces(dealt, device, 0)
     piece, to = axis("piece", count), replace(to, nbytes=const(channels * len(places) * count * F32.size))
     target = add_buffer(buffers, to, written=True)

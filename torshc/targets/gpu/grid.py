@@ -145,6 +145,7 @@ class GridColumns(RowKernel):
         packet: points of a thread.
         steps: elements of each point that a thread keeps in registers, which are all that it takes; else 0.
         piece, length: as of :class:`GridRow`.
+        unroll: elements that a thread reads before it adds up the first; 0 for as many as usual.
     """
 
     template: ClassVar[str] = "columns.j2"
@@ -156,6 +157,7 @@ class GridColumns(RowKernel):
     steps: int = 0
     piece: Expr = WHOLE
     length: int = 0
+    unroll: int = 0
 
     @property
     def shared(self) -> int:

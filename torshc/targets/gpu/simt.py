@@ -101,9 +101,11 @@ class Statements(StatementPrinter):
     ) -> None:
         super().__init__(names.dims, prefix)
         self.names, self.packet, self.library, self.step = names, packet, library, step
+        self.arrays = "p" if prefix == "v" else f"{prefix}p"
         self.named: dict[Expr, str] = {}  # values whose registers have names that the caller gave
         self.functions = {} if functions is None else functions
         self.wide: dict[Expr, str] = {}  # loads of a whole packet, by the array that holds them
+        self.filled = set[Expr]()  # selects between such a load and 0, which the array holds where nothing is loaded
         self._spelt = plain_index(names.dims, lambda load: True)
 
     def load_packets(self, *roots: Expr) -> None:
@@ -114,13 +116,15 @@ class Statements(StatementPrinter):
             if not self.packet.steps(e.args[0]) or (choices and (len(choices) > 1 or not self._is_whole(choices[0]))):
                 continue
             assert isinstance(e.data, int)
-            name, dtype = f"p{len(self.wide)}", self.names.buffers[e.data].dtype
+            name, dtype = f"{self.arrays}{len(self.wide)}", self.names.buffers[e.data].dtype
             self.lines.append(f"{CTYPES[dtype.name]} {name}[{self.packet.size}]{' = {}' if choices else ''};")
             scope = self.sides(choices[0])[0] if choices and choices[0] is not None else self.top
             with self.inside(Frame(scope)) as frame:
                 read = f"t_read{self.packet.size}({name}, b{e.data} + {self.index(e.args[0])});"
             if choices and choices[0] is not None:
                 self.lines.extend([f"if ({self.index(choices[0].args[0])}) {{", *frame.lines, read, "}"])
+                if choices[0].args[1] is e and _is_zero(choices[0].args[2]):
+                    self.filled.add(choices[0])
             else:
                 self.lines.extend([*frame.lines, read])
             self.wide[e] = name
@@ -250,6 +254,8 @@ class Statements(StatementPrinter):
 
     def _select(self, e: Expr) -> Text:
         condition, a, b = e.args
+        if e in self.filled:
+            return (yield from self._load(a))
         test = yield condition, VALUE
         if not self.guards(e):
             x = yield a, VALUE
@@ -339,6 +345,11 @@ def encode(text: str, dtype: DType, functions: dict[str, None]) -> str:
     if dtype.is_storage:
         return _convert(text, [f"encode_{dtype.name}"], functions)
     return f"({text}) != 0" if dtype is BOOL else text
+
+
+def _is_zero(e: Expr) -> bool:
+    """Whether an expression is the number whose bits in memory are all 0."""
+    return e.op == "const" and e.data == 0 and math.copysign(1.0, e.data) > 0
 
 
 def _convert(text: str, steps: Sequence[str], functions: dict[str, None]) -> str:
