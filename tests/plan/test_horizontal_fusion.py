@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torshc.graph import Graph
+from torshc.expr import F32, const
+from torshc.graph import Builder, Graph, State, TensorType
+from torshc.ops.core.tensor import Tensor
 from torshc.passes.policy import Policy
 from torshc.plan.finalise import finalise
 from torshc.plan.place import make_plan
@@ -32,9 +34,9 @@ def test_one_that_reads_another_comes_after() -> None:
     assert groups(m.done(m("Sin", z), m("Cos", m.input(7)), y)) == ["Exp", "MatMul", "Sin+Cos"]
 
 
-def test_not_more_than_four() -> None:
+def test_not_more_than_sixteen() -> None:
     m = Model()
-    assert groups(m.done(*(m("Exp", m.input(n)) for n in range(1, 7)))) == ["Exp+Exp+Exp+Exp", "Exp+Exp"]
+    assert groups(m.done(*(m("Exp", m.input(n)) for n in range(1, 19)))) == ["+".join(["Exp"] * 16), "Exp+Exp"]
 
 
 def test_what_stays_apart() -> None:
@@ -47,3 +49,18 @@ def test_what_stays_apart() -> None:
     assert len(groups(m.done(m("ReduceSum", m.input(3, 4), axes=(1,)), m("Exp", m.input(3))))) == 2
     m = Model()
     assert len(groups(m.done(m("Exp", m.input(4)), m("Exp", m.input(3))), "none")) == 2
+
+
+def test_small_kernels_all_along_a_step_are_gathered() -> None:
+    """What updates states waits for the end, and what a product needs comes before it, with all that it may."""
+    graph = Graph("step")
+    old = [graph.new_value(TensorType(F32, (const(8), const(8))), f"s{k}") for k in range(3)]
+    x, *states = (Tensor(Builder(graph), v) for v in old)
+    y, new = x, list[Tensor]()
+    for s in states:
+        y = y @ (s + 1.0)
+        new.append(s * 2.0)
+    graph.declare_inputs(old)
+    graph.declare_outputs([y.value, x.value, *(t.value for t in new)], ["y", "s0", "s1", "s2"])
+    graph.declare_states([State(f"s{k}") for k in range(3)])
+    assert groups(graph) == ["Add+Mul+Add", "MatMul", "MatMul", "Mul+Identity"]

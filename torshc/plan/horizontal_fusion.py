@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ..expr import as_int
 from ..graph import Node, Value
 from .group import Group
 
-MOST = 4  # groups of one launch
+MOST = 16  # groups of one launch
+TINY = 1 << 16  # bytes of results of a group that may wait for others, as what it reads is kept meanwhile
 LARGE = 1 << 22  # bytes of results from which on a kernel takes long enough to be launched by itself
 
 
@@ -23,6 +24,60 @@ def side_by_side(
         position: where a node stands in the graph.
     """
     return [_join_groups(run, position) if len(run) > 1 else run[0] for run in _runs(groups, writers)]
+
+
+def gathered(
+    groups: Sequence[Group], writers: Callable[[Value], list[Group]], waits: Mapping[int, Sequence[Group]]
+) -> list[Group]:
+    """Groups in launch order, in which small pointwise ones follow each other where they may.
+
+    Each is taken as soon as what it reads is there, and left until another group needs it; then all that were left are
+    launched with it. So kernels of single channels all along a training step, as those that update what normalisations
+    keep, become a few launches.
+
+    Args:
+        groups: in launch order.
+        waits: groups that should run before another, by its identity.
+    """
+
+    def needs(g: Group) -> set[int]:
+        return {id(w) for v in g.reads for w in writers(v)} | {id(w) for w in waits.get(id(g), ())}
+
+    return _late(_early(groups, needs), needs)
+
+
+def _early(groups: Sequence[Group], needs: Callable[[Group], set[int]]) -> list[Group]:
+    """Small groups right behind the last of those that they need."""
+    behind: dict[int, list[Group]] = {}
+    place = {id(g): k for k, g in enumerate(groups)}
+    for g in groups:
+        if _is_small(g):
+            last = max((place[w] for w in needs(g)), default=-1)
+            place[id(g)] = last
+            behind.setdefault(last, []).append(g)
+    found = list[Group](behind.get(-1, []))
+    for k, g in enumerate(groups):
+        found += [] if _is_small(g) else [g]
+        found += behind.get(k, [])
+    return found
+
+
+def _late(groups: Sequence[Group], needs: Callable[[Group], set[int]]) -> list[Group]:
+    """Tiny groups right before the first that needs one of them."""
+    found, left = list[Group](), dict[int, Group]()
+    for g in groups:
+        if not needs(g).isdisjoint(left):
+            found += left.values()
+            left.clear()
+        if _is_tiny(g):
+            left[id(g)] = g
+        else:
+            found.append(g)
+    return [*found, *left.values()]
+
+
+def _is_tiny(group: Group) -> bool:
+    return _is_small(group) and sum(as_int(v.type.nbytes) or 0 for v in group.outputs) <= TINY
 
 
 def _runs(groups: Sequence[Group], writers: Callable[[Value], list[Group]]) -> Iterator[list[Group]]:

@@ -15,7 +15,7 @@ from .finalise import FinalGraph
 from .fusion import Fuser, kind_of
 from .fusion_permissions import Permits, tensors
 from .group import Boundary, Group
-from .horizontal_fusion import side_by_side
+from .horizontal_fusion import gathered, side_by_side
 from .inline import Inliner
 from .storage import Storage, contiguous, strided
 from .updates import readers_of_old_states
@@ -411,6 +411,8 @@ class _Placer:
                     stack.extend((r, False) for r in waits.get(id(g), []) if id(r) not in state)
                     stack.extend((w, False) for v in reversed(g.reads) for w in self._writers(v) if id(w) not in state)
         if self.permits.policy.horizontal_fusion and not self.off:
+            if self.graph.states:
+                ordered = gathered(ordered, self._writers, waits)
             ordered = side_by_side(ordered, self._writers, position.__getitem__)
         for k, g in enumerate(ordered):
             g.id = k
