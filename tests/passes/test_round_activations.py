@@ -61,6 +61,18 @@ def test_places_of_maxima_are_looked_for_among_what_was_not_rounded() -> None:
     np.testing.assert_array_equal(run_graph(graph, fed)[0], before)
 
 
+def test_weights_of_windows_of_one_pixel_are_rounded_for_products_alone() -> None:
+    """They lie as kernels read them; an update reads them as they are."""
+    m = Model()
+    x, w = m.input(2, 8, 5, 4), m.input(8, 8, 1, 1)
+    y = m("Conv", x, w, strides=(1, 1), pads=dims(0, 0, 0, 0), dilations=(1, 1), group=1)
+    graph = m.done(y, m("Mul", w, w))
+    assert run_one("round_activations", graph, STEP)
+    (conv,), (square,) = ([n for n in graph.nodes if n.op.name == name] for name in ("Conv", "Mul"))
+    assert all(v.producer is not None and v.producer.op.name == "RoundToTf32" for v in conv.operands)
+    assert [*square.operands] == [w, w]
+
+
 def test_numbers_are_the_nearest_of_ten_bits() -> None:
     m = Model()
     graph = m.done(m("RoundToTf32", m.input(7), domain="torshc"))

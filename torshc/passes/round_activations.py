@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..base.features import Feature, Features
 from ..base.options import CompileOptions
-from ..expr import F32
-from ..graph import Graph, Rewriter, Value, rewire
+from ..expr import F32, as_int
+from ..graph import Graph, Node, Rewriter, Value, rewire
 from ..ops.math.bits import RoundToTf32
 from ..ops.nn.pool import PoolPlace
 from .half_products import FACTORS
@@ -21,7 +21,8 @@ def round_activations(graph: Graph, options: CompileOptions, *, features: Featur
     Tensor cores then read activations as they are stored; else kernels round each whenever they read it. All readers of
     an activation, residual sums too, read it rounded, so that it is stored once; only the search for a maximum
     (PoolPlace) reads it as it was computed.
-    Weights are rounded where they are copied for a kernel. Error class: 2^-11 of each activation's elements.
+    Weights of windows of one pixel lie as kernels read them: they are rounded too, many in one launch. Others are
+    rounded where they are copied for a kernel. Error class: 2^-11 of each element.
 
     Before::
 
@@ -39,10 +40,9 @@ def round_activations(graph: Graph, options: CompileOptions, *, features: Featur
     activations = {
         v for n in graph.nodes if n.op.family in _CONVOLUTIONS for v in n.operands[: _activations_of(n.op.family)]
     }
-    activations = {v for v in activations if v.dtype is F32 and v.const is None and not _is_rounded(v)} - {
-        *graph.outputs
-    }
+    activations = {v for v in activations.difference(graph.outputs) if _may_be_rounded(v)}
     made: dict[Value, Value] = {}
+    weights: dict[Value, Value] = {}
     rewriter = Rewriter(graph, "round_activations")
     for node in rewriter:
         for v in node.operands:
@@ -52,9 +52,22 @@ def round_activations(graph: Graph, options: CompileOptions, *, features: Featur
             count = 1 if isinstance(node.op, PoolPlace) else len(node.inputs)
             rounded = (v if v is None else made.get(v, v) for v in node.inputs[:count])
             rewire(node, (*rounded, *node.inputs[count:]))
+        if node.op.family == "conv" and _is_of_pixels(node) and _may_be_rounded(w := node.operands[1]):
+            if w not in weights:
+                weights[w] = rewriter.builder(node.name).one(RoundToTf32(), w)
+            rewire(node, (node.inputs[0], weights[w], *node.inputs[2:]))
         rewriter.keep(node)
     rewriter.finish()
-    return bool(made)
+    return bool(made or weights)
+
+
+def _may_be_rounded(v: Value) -> bool:
+    return v.dtype is F32 and v.const is None and not _is_rounded(v)
+
+
+def _is_of_pixels(node: Node) -> bool:
+    """Whether a convolution has windows of one pixel, and sums over channels."""
+    return all(as_int(d) == 1 for d in node.operands[1].shape[2:]) and as_int(node.operands[1].shape[1]) != 1
 
 
 def _activations_of(family: str) -> int:
