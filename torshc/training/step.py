@@ -25,7 +25,7 @@ from .config import SEED, Choice, Training
 from .losses import add_loss
 from .mode import Mode
 from .optimizers import INPUT, At, clipped
-from .order import bring_forward
+from .order import bring_forward, find_maxima_early
 from .replicas import Replicas
 from .scaling import RESULTS, Scaling
 
@@ -86,6 +86,7 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     weights, kept, parts = _updates(builder, training, held, found, rate, at, scaling, replicas)
     if training.ranks == 1:
         bring_forward(graph, behind, held.values())
+    find_maxima_early(graph)
     running = {name: (old, replicas.mean(totals[name])) for name, (old, _) in mode.running.items()}
     loss = replicas.mean(totals[_LOSS])
     replicas.settle()
