@@ -238,7 +238,7 @@ def test_large_sums_keep_a_large_device_busy(shape: tuple[int, ...], axis: int) 
     first, second = planned(graph, units=132)
     assert isinstance(first, GridRow | GridColumns)
     blocks, count = number(first.tasks), number(first.piece.args[0])
-    assert blocks >= 132 * nests.SCARCE
+    assert blocks >= 132 * (nests.SCARCE if isinstance(first, GridRow) else nests.COLUMN_BLOCKS)
     assert (count - 1) * first.length < shape[axis] <= count * first.length
     assert first.packet == 4 and number(second.flops) * 16 < np.prod(shape)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, inf
@@ -41,6 +41,8 @@ GROUP_EXACT = 128  # terms of a sum from which on these round no more than sums 
 PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # that a sum may be cut into
 MORE_PIECES = (48, 64, 96, 128)  # of sums over all pixels of a batch, as those of gradients of weights are
 LONG_PIECE = 2048  # terms of these at the least
+TURNS = 3  # in which multiprocessors may take blocks, where pieces are counted so that they fill them
+FILLING_PIECE, SHORT = 512, 4  # terms of such a piece at the least; fewer pieces are tried anyway
 JOIN_PIECE = 100.0  # clocks more in which a cluster joins its pieces, for each of them
 ROOM = {2: 132, 3: 117, 4: 120, 6: 102, 8: 120}  # blocks of clusters of this size that an H100 has at a time
 LINE_SUM_BYTES = 750.0  # as GROUP_SUM_BYTES where there is one line of tiles, which waits for the weights' bytes
@@ -145,7 +147,10 @@ def choose(
     batch, m, n, k = (guess if s is None else max(s, 1) for s, guess in zip(sizes, likely, strict=True))
     best = None
     known = None not in sizes
-    for tile, splits in _choices(tiles, k, given, MAX_SPLITS if known else MAX_SPLITS_UNKNOWN, more=known):
+    choices = _choices(tiles, k, given, MAX_SPLITS if known else MAX_SPLITS_UNKNOWN, more=known)
+    if known and not given.pieces:
+        choices += _filling(device, dict.fromkeys(tile for tile, _ in choices), (batch, m, n, k))
+    for tile, splits in choices:
         time = estimate(device, tile, splits, (batch, m, n, k))
         if not known and joins(device, tile, splits):
             time = inf  # there may be many more tiles
@@ -202,6 +207,17 @@ def _choices(
         pieces += [s for s in MORE_PIECES if more and s * LONG_PIECE <= k]
         found += [(tile, s) for s in [s for s in pieces if s == given.pieces] or pieces]
     return found
+
+
+def _filling(
+    device: Device, tiles: Iterable[AnyTile], sizes: tuple[int, int, int, int]
+) -> Iterator[tuple[AnyTile, int]]:
+    """Tiles with the most pieces of long sums that all multiprocessors have at a time, or in a few turns."""
+    batch, m, n, k = sizes
+    for tile in tiles:
+        blocks = batch * ceil(m / tile.m) * ceil(n / tile.n)
+        pieces = {turns * device.units // blocks for turns in range(1, TURNS + 1)}
+        yield from ((tile, s) for s in sorted(pieces) if SHORT < s <= MORE_PIECES[-1] and s * FILLING_PIECE <= k)
 
 
 def _with(sizes: Sequence[int | None], place: int, size: int) -> tuple[int, int, int, int]:

@@ -24,6 +24,7 @@ from ...plan.storage import Storage
 from .grid import USUAL, GridColumns, GridRow, ThreadMapping, to_grid
 
 BLOCKS = 16  # pieces a multiprocessor, so that all are busy to the end
+COLUMN_BLOCKS = 4  # of columns: more take as long on an H200, and leave more sums to be joined
 SCARCE = 8  # blocks a multiprocessor below which pieces are worth a launch
 LONG = 64  # elements of a row a thread, above which they are
 STEPS = 16  # elements of a piece a thread, at the least
@@ -67,14 +68,14 @@ def count_pieces(kernel: GridRow | GridColumns, device: Device, given: int) -> t
     if size is None or points is None or (not given and len(kernel.stages) > 1 and size * points < LARGE):
         return 1, 0
     if isinstance(kernel, GridColumns):
-        blocks, threads, packet = as_int(kernel.blocks) or 1, kernel.turns, 1
+        blocks, threads, packet, wanted = as_int(kernel.blocks) or 1, kernel.turns, 1, COLUMN_BLOCKS
     else:
-        blocks, threads, packet = points, kernel.share, kernel.packet
+        blocks, threads, packet, wanted = points, kernel.share, kernel.packet, BLOCKS
         if threads < kernel.threads:
             return 1, 0
     if not given and (blocks >= device.units * SCARCE or size <= threads * LONG):
         return 1, 0
-    usual = min(-(-device.units * BLOCKS // blocks), size // (threads * STEPS))
+    usual = min(-(-device.units * wanted // blocks), size // (threads * STEPS))
     count = min(given, max(size // packet, 1)) or usual
     length = -(-size // (count * packet)) * packet
     return -(-size // length), length
