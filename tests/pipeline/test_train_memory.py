@@ -151,6 +151,16 @@ def test_a_card_computes_again_too(plain: tuple[Path, Compilation], tmp_path: Pa
         np.testing.assert_allclose(states[name], w, rtol=1e-3, atol=1e-4, err_msg=name)
 
 
+def test_a_card_has_no_copy_of_what_states_begin_with(plain: tuple[Path, Compilation]) -> None:
+    step, whole = plain
+    done = prepare(tower(), CompileOptions(train=step, target="cuda", arch="sm_90a"))
+    states = sum(s.bytes for s in done.program.states if s.trained)
+    assert done.held_weights_bytes <= done.weights_bytes - states
+    assert whole.held_weights_bytes == whole.weights_bytes >= states
+    found = explain(done).training
+    assert found is not None and found.peak_bytes == peak_bytes(done)
+
+
 def test_bounds_that_say_nothing_are_refused(tmp_path: Path) -> None:
     step = write_step(tmp_path, STEP.replace("mse", "cross_entropy"))
     with pytest.raises(ConfigError, match="--train-memory of a step whose sizes are known only in a run"):

@@ -67,7 +67,7 @@ def training_info(compilation: Compilation, sizes: Evaluator) -> TrainingInfo | 
         sizes.total([v.type.nbytes for v in kept]),
         tuple(names),
         sum(r.bytes for r in again),
-        state_bytes + compilation.weights_bytes + sizes.total([compilation.arena_bytes]),
+        state_bytes + compilation.held_weights_bytes + sizes.total([compilation.arena_bytes]),
         sum(s.bytes * (s.parts - 1) for s in states),
         tuple(s.name for s in states if s.trained and s.name not in shared) if training.shard_states else (),
     )

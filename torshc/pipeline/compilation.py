@@ -289,6 +289,12 @@ class Compilation:
         return stored_bytes(self.program.weights, self.options.weights_dtype)
 
     @property
+    def held_weights_bytes(self) -> int:
+        """Of the weights that an open model has in memory: on a card what states begin with is not among them."""
+        bundled, device = self.weights_bytes, self.target.device
+        return bundled if device == CPU else self.program.host(weights_bytes=bundled, device=device).used_bytes
+
+    @property
     def copied_bytes(self) -> int:
         """Of what the bundle stores beyond the model's constants: a weight that two kernels read in two layouts."""
         more = self.weights_bytes - self.constants_bytes

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
+from itertools import accumulate
 
 from ..base.errors import ConfigError
 from ..expr import as_int
@@ -12,20 +14,21 @@ from .compilation import Compilation
 _SEGMENTS = (16, 12, 8, 6, 4)  # of the forward pass that are tried, one after the other
 _ALL = 2**31
 _PLANS = 6  # that are made at most between one that is too large and one that fits
+_NEAR = 0.01  # of the bound that may be left free
 
 
 def peak_bytes(c: Compilation) -> int | None:
     """Memory of an open model in a step: its states, weights and intermediate values; None where sizes are open."""
     arena = as_int(c.arena_bytes)
-    return None if arena is None else sum(s.bytes for s in c.program.states) + c.weights_bytes + arena
+    return None if arena is None else sum(s.bytes for s in c.program.states) + c.held_weights_bytes + arena
 
 
 def fit_memory(done: Compilation, bound: int, again: Callable[[int, int], Compilation]) -> Compilation:
     """The compilation of a step whose memory is within a bound, with as little computed again as was found.
 
-    Recomputations are taken in their order, those first that free the most memory for their time. How many it takes is
-    searched with whole plans, as what lies where decides the peak. Fewer segments keep less between them, and more at
-    a time within one.
+    Recomputations are taken in their order, those first that free the most memory for their time: single activations,
+    and where all of these are not enough, whole segments too. How many it takes is searched with whole plans, as what
+    lies where decides the peak. Fewer segments keep less between them, and more at a time within one.
 
     Args:
         done: the step that computes nothing again.
@@ -41,11 +44,13 @@ def fit_memory(done: Compilation, bound: int, again: Callable[[int, int], Compil
     if peak <= bound:
         return done
     least = peak
-    for segments in _SEGMENTS:
+    for segments in (1, *_SEGMENTS):
+        if segments == 1 and peak - sum(r.bytes for r in done.graph.recomputations) > bound:
+            continue
         best = again(segments, _ALL)
         least = min(least, peak_bytes(best) or 0)
         if least <= bound:
-            return _with_fewer(best, bound, partial(again, segments))
+            return _with_fewer(best, peak, bound, partial(again, segments))
     raise ConfigError(
         f"--train-memory {bound} is too small: a step of this model takes {least} bytes at least, "
         f"and {peak} with nothing computed again",
@@ -53,16 +58,27 @@ def fit_memory(done: Compilation, bound: int, again: Callable[[int, int], Compil
     )
 
 
-def _with_fewer(best: Compilation, bound: int, again: Callable[[int], Compilation]) -> Compilation:
-    """A step that fits, with fewer recomputations where these do too."""
-    low, high = 0, len(best.graph.recomputations)
+def _with_fewer(best: Compilation, peak: int, bound: int, again: Callable[[int], Compilation]) -> Compilation:
+    """A step that fits, with fewer recomputations where these do too.
+
+    The peak falls about as the bytes grow that are free, so each guess lies where a line between the last two meets the
+    bound.
+
+    Args:
+        best: the step that fits, with all recomputations.
+        peak: bytes of the step that computes nothing again.
+    """
+    freed = [0, *accumulate(r.bytes for r in best.graph.recomputations)]
+    low, high, above, below = 0, len(freed) - 1, peak - bound, bound - (peak_bytes(best) or 0)
     for _ in range(_PLANS):
-        if high - low < 2:
+        if high - low < 2 or below < _NEAR * bound:
             break
-        count = (low + high) // 2
+        wanted = freed[low] + (freed[high] - freed[low]) * above / (above + below)
+        count = min(max(bisect_left(freed, wanted), low + 1), high - 1)
         tried = again(count)
-        if (peak_bytes(tried) or 0) <= bound:
-            high, best = count, tried
+        rest = bound - (peak_bytes(tried) or 0)
+        if rest >= 0:
+            high, below, best = count, rest, tried
         else:
-            low = count
+            low, above = count, -rest
     return best
