@@ -112,6 +112,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rules", type=Path, action="append", default=[], help="more fusion rules, of training")
     parser.add_argument("--kernels", type=int, default=15, help="kernels that training shows of each network; 15")
     parser.add_argument("--recompute", default="", help="networks that training also compiles with `recompute: true`")
+    parser.add_argument(
+        "--steps", default="", help="of training, in place of these: NETWORK:PRECISION[:recompute|:GIGABYTES],..."
+    )
     parser.add_argument("--models", type=Path, help="a folder of models of symbolic sizes, which else are exported")
     parser.add_argument("--specialized", default="", help="cases of symbolic that are measured with a variant, too")
     parser.add_argument("--profiled", default="", help="cases of symbolic whose kernels are shown")

@@ -33,11 +33,40 @@ from .timing import calls
 
 _RATE, _BETA = 1e-3, 0.9
 _STEP = f"weights: '*'\nloss: cross_entropy\noptimizer:\n  adam: {{learning_rate: {_RATE}, beta1: {_BETA}}}\n"
-_AGAIN = "-again"  # of networks whose images are computed again on the way back
 _MODES = {"eager": None, "compiled": "reduce-overhead"}
 _BYTES = 4.3e6  # a microsecond: what copies of an H200 move
 _FLOPS = {"f32": 130e6, "tf32": 400e6, "bf16": 800e6, "plain": 50e6}  # a microsecond
 _TENSOR = ("contraction_group", "contraction_mma", "tf32", "wgmma")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A network's step, in a precision.
+
+    Attributes:
+        less: "recompute", the most gigabytes of memory, as text, or "" for a step that computes nothing again.
+    """
+
+    name: str
+    precision: str
+    less: str = ""
+
+    @classmethod
+    def listed(cls, options: argparse.Namespace) -> list[Step]:
+        """The steps that options name, those of one network and precision after each other."""
+        if options.steps:
+            return sorted((cls(*text.split(":")) for text in options.steps.split(",")), key=lambda s: s.key)
+        names = [name for name in NETWORKS if any(part in name for part in options.only.split(","))]
+        again = [name for name in names if any(part in name for part in options.recompute.split(",") if part)]
+        return [cls(n, options.precision, less) for n in names for less in ("", "recompute") if not less or n in again]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What steps share whose figures of PyTorch are the same."""
+        return self.name, self.precision
+
+    def __str__(self) -> str:
+        return "-".join(filter(None, (self.name, self.precision, self.less)))
 
 
 def training(options: argparse.Namespace, folder: Path, until: float) -> int:
@@ -45,30 +74,58 @@ def training(options: argparse.Namespace, folder: Path, until: float) -> int:
 
     PyTorch compiles while ours are compiled. All processes that warm up are done before the first is timed.
     """
-    began, faults = time.monotonic(), 0
-    names = [name for name in NETWORKS if any(part in name for part in options.only.split(","))]
-    again = [name for name in names if any(part in name for part in options.recompute.split(",") if part)]
-    whole = [(name, "") for name in names] + [(name, _AGAIN) for name in again]
-    for suffix, more in (("", ""), (_AGAIN, "recompute: true\n")):
-        (folder / f"step{suffix}.yaml").write_text(_STEP + more)
-    peers = [Peer.begin(name, options.precision) for name in names]
+    began, faults, steps = time.monotonic(), 0, Step.listed(options)
+    for less, more in (("", ""), ("recompute", "recompute: true\n")):
+        (folder / f"step{less}.yaml").write_text(_STEP + more)
+    alike: dict[tuple[str, str], list[Step]] = defaultdict(list)
+    for step in steps:
+        alike[step.key].append(step)
+    peers = [Peer.begin(*key, folder) for key in alike]
     os.environ["TORSHC_CACHE_DIR"] = str(folder / "cache")  # most kernels of a step that recomputes are the other's
     with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
-        jobs = max(1, 2 * options.jobs // max(1, len(names)))  # some have compiled all before others have
+        jobs = max(1, 2 * options.jobs // max(1, len(alike)))  # some have compiled all before others have
         rules = [str(p.absolute()) for p in options.rules]
-        place, how = str(folder), (options.arch, options.precision)
-        works = {n: pool.submit(_build, n, [s for m, s in whole if m == n], place, *how, jobs, rules) for n in names}
-        built = {(n, s): done for n, w in works.items() for s, done in _result(w).items()}
-    print(f"\ntraining in {options.precision}: {len(whole)} compiled in {time.monotonic() - began:.0f} s", flush=True)
+        works = [pool.submit(_build, part, str(folder), options.arch, jobs, rules) for part in alike.values()]
+        built = {s: done for part, w in zip(alike.values(), works, strict=True) for s, done in _result(part, w).items()}
+    print(f"\ntraining: {len(steps)} compiled in {time.monotonic() - began:.0f} s", flush=True)
     for peer in peers:
         peer.warmed.wait(max(0.0, until - time.monotonic()))
     faults += sum(peer.end(until) for peer in peers)
-    for name, suffix in whole:
-        done = built.get((name, suffix)) or built[name, ""]
-        print(f"\n{name}{suffix}: {done.fault or f'compiled in {done.seconds:.0f} s'}"[:1000], flush=True)
-        bundle, kernels = folder / f"{name}{suffix}.tsc", 0 if suffix else options.kernels
-        faults += bool(done.fault or _apart(_measure, name, bundle, options.precision, kernels))
+    for step in steps:
+        done = built[step]
+        print(f"\n{step}: {done.fault or f'compiled in {done.seconds:.0f} s'}"[:1000], flush=True)
+        kernels = 0 if step.less else options.kernels
+        faults += bool(done.fault or _apart(_measure, step, folder, kernels))
+    _show_table(steps, folder)
     return faults
+
+
+def _show_table(steps: Sequence[Step], folder: Path) -> None:
+    """Prints how each step stands to PyTorch's fastest way, and to the smaller of its peaks of memory."""
+    print(
+        f"\n{'step':28}{'ms':>8}{'compiled':>9}{'eager':>8}{'ratio':>7}{'GB':>7}{'compiled':>9}{'eager':>7}{'part':>6}"
+    )
+    for step in steps:
+        figures = [_figures(folder, step, way) for way in ("ours", *_MODES)]
+        (taken, held), *peers = [figures[k] for k in (0, 2, 1)]
+        fastest, least = (min((p[k] for p in peers if p[k]), default=0.0) for k in (0, 1))
+        ratio, part = fastest / taken if taken else 0.0, held / least if least else 0.0
+        print(
+            f"{step!s:28}{taken:8.2f}{peers[0][0]:9.2f}{peers[1][0]:8.2f}{ratio:7.3f}"
+            f"{held:7.2f}{peers[0][1]:9.2f}{peers[1][1]:7.2f}{part:6.2f}"
+        )
+
+
+def _note(folder: Path, step: Step, way: str, taken: float, held: float) -> None:
+    """Leaves milliseconds and gigabytes of a step for the table."""
+    name = str(step if way == "ours" else Step(*step.key))
+    (folder / f"{name}.{way}.json").write_text(json.dumps((taken, held)))
+
+
+def _figures(folder: Path, step: Step, way: str) -> tuple[float, float]:
+    """What was left, 0 where there is nothing."""
+    path = folder / f"{step if way == 'ours' else Step(*step.key)}.{way}.json"
+    return json.loads(path.read_text()) if path.exists() else (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -81,14 +138,14 @@ class Peer:
     may_time: Any
 
     @classmethod
-    def begin(cls, name: str, precision: str) -> Peer:
+    def begin(cls, name: str, precision: str, folder: Path) -> Peer:
         """Let it compile."""
         context = multiprocessing.get_context("spawn")
         warmed, may_time = context.Event(), context.Event()
-        arguments = (_torch_step, name, precision, "compiled", warmed, may_time)
+        arguments = (_torch_step, Step(name, precision), folder, "compiled", warmed, may_time)
         process = context.Process(target=_begin, args=arguments, daemon=False)
         process.start()
-        return cls(name, process, warmed, may_time)
+        return cls(f"{name} {precision}", process, warmed, may_time)
 
     def end(self, until: float) -> bool:
         """Let it time its step, if it is warm in time; whether there is no figure."""
@@ -101,33 +158,34 @@ class Peer:
         return bool(self.process.exitcode)
 
 
-def _apart(work: Callable[..., None], name: str, *arguments: Any) -> int | None:
+def _apart(work: Callable[..., None], step: Step, *arguments: Any) -> int | None:
     """Does something in a process of its own, so that one that dies takes no other's figures with it; how it ended."""
-    child = multiprocessing.get_context("spawn").Process(target=_begin, args=(work, name, *arguments))
+    child = multiprocessing.get_context("spawn").Process(target=_begin, args=(work, step, *arguments))
     child.start()
     child.join()
     if child.exitcode:
-        print(f"\n{name}: the process ended with {child.exitcode}", flush=True)
+        print(f"\n{step}: the process ended with {child.exitcode}", flush=True)
     return child.exitcode
 
 
-def _begin(work: Callable[..., None], name: str, *arguments: Any) -> None:
+def _begin(work: Callable[..., None], step: Step, *arguments: Any) -> None:
     faulthandler.enable()
     assert isinstance(sys.stdout, io.TextIOWrapper)
     sys.stdout.reconfigure(line_buffering=True)
-    work(name, *arguments)
+    work(step, *arguments)
 
 
-def _measure(name: str, bundle: Path, precision: str, kernels: int) -> None:
+def _measure(step: Step, folder: Path, kernels: int) -> None:
     """Prints what a network's step does, ours and PyTorch's eager way."""
+    name, precision = step.key
     torch = _torch(precision)
     x, target = _batch(torch, name)
     right = _gradients(torch, network(name).cuda().double(), x.double(), target, "f64")
     eager = _errors(_gradients(torch, network(name).cuda(), x, target, precision), right)
     print(f"{name:13} eager: loss off by {eager[0]:.0e}, gradients by {eager[1]:.0e}")
-    _our_step(torch, name, bundle, x, target, right, precision, kernels)
-    if not bundle.stem.endswith(_AGAIN):
-        _torch_step(name, precision, "eager")
+    _our_step(torch, step, folder, x, target, right, kernels)
+    if not _figures(folder, step, "eager")[0]:
+        _torch_step(step, folder, "eager")
 
 
 def _torch(precision: str) -> Any:
@@ -136,11 +194,11 @@ def _torch(precision: str) -> Any:
     return torch
 
 
-def _result(work: Future[dict[str, Built]]) -> dict[str, Built]:
+def _result(steps: Sequence[Step], work: Future[dict[Step, Built]]) -> dict[Step, Built]:
     try:
         return work.result()
     except Exception as error:  # a process that was killed, an export that failed
-        return {"": Built(0.0, f"{type(error).__name__}: {error}")}
+        return dict.fromkeys(steps, Built(0.0, f"{type(error).__name__}: {error}"))
 
 
 @dataclass(frozen=True)
@@ -151,26 +209,26 @@ class Built:
     fault: str = ""
 
 
-def _build(
-    name: str, suffixes: Sequence[str], folder: str, arch: str, precision: str, jobs: int, rules: Sequence[str]
-) -> dict[str, Built]:
-    """What became of a network's steps, by their suffixes."""
-    model, built = f"{folder}/{name}.onnx", dict[str, Built]()
+def _build(steps: Sequence[Step], folder: str, arch: str, jobs: int, rules: Sequence[str]) -> dict[Step, Built]:
+    """What became of steps of one network in one precision."""
+    name, precision = steps[0].key
+    model, built = f"{folder}/{name}_{precision}.onnx", dict[Step, Built]()
     export(name, model)
-    for suffix in suffixes:
-        began = time.monotonic()
+    for step in steps:
+        began, bound = time.monotonic(), step.less not in ("", "recompute")
         chosen: dict[str, Any] = {
             "shapes": {"x": (NETWORKS[name], 3, 224, 224)},
-            "train": f"{folder}/step{suffix}.yaml",
+            "train": f"{folder}/step{'' if bound else step.less}.yaml",
+            "train_memory": int(1e9 * float(step.less)) if bound else 0,
             "precision": precision,
             "rules": tuple(map(Path, rules)),
         }
         try:
-            torshc.compile(model, f"{folder}/{name}{suffix}.tsc", target="cuda", arch=arch, jobs=jobs, **chosen)
+            torshc.compile(model, f"{folder}/{step}.tsc", target="cuda", arch=arch, jobs=jobs, **chosen)
         except torshc.TorshcError as error:
-            built[suffix] = Built(0.0, str(error))
+            built[step] = Built(0.0, str(error))
         else:
-            built[suffix] = Built(time.monotonic() - began)
+            built[step] = Built(time.monotonic() - began)
     return built
 
 
@@ -193,10 +251,9 @@ def _batch(torch: Any, name: str) -> tuple[Any, Any]:
 Gradients = tuple[float, Mapping[str, Any]]
 
 
-def _our_step(
-    torch: Any, name: str, bundle: Path, x: Any, target: Any, right: Gradients, precision: str, kernels: int
-) -> None:
+def _our_step(torch: Any, made: Step, folder: Path, x: Any, target: Any, right: Gradients, kernels: int) -> None:
     """Prints the errors of our step, milliseconds, gigabytes, where its time goes, and whether states are kept."""
+    name, bundle = made.name, folder / f"{made}.tsc"
     loss = torch.full((), float("nan"), device="cuda")
     torch.cuda.empty_cache()
     free, held = torch.cuda.mem_get_info()[0], list[float]()
@@ -219,7 +276,8 @@ def _our_step(
     errors = _errors((first, moments), right)
     print(f"{name:13} ours: loss off by {errors[0]:.0e}, gradients by {errors[1]:.0e}")
     print(f"{name:13} ours {taken:.2f} ms, {held[-1]:.2f} GB; {held[0]:.3f} when opened, {held[1]:.3f} after a step")
-    Profile.of(torch, step, manifest).show(precision, kernels)
+    _note(folder, made, "ours", taken, held[-1])
+    Profile.of(torch, step, manifest).show(made.precision, kernels)
     print(f"{name:13} states {_kept(torch, model, bundle, step, loss)}")
 
 
@@ -258,18 +316,19 @@ def _errors(found: Gradients, right: Gradients) -> tuple[float, float]:
     return abs(found[0] / right[0] - 1), float(off / sum(float(g.norm()) ** 2 for g in right[1].values())) ** 0.5
 
 
-def _torch_step(name: str, precision: str, way: str, warmed: Any = None, may_time: Any = None) -> None:
+def _torch_step(made: Step, folder: Path, way: str, warmed: Any = None, may_time: Any = None) -> None:
     """Prints milliseconds of PyTorch's step and gigabytes at its peak.
 
     Args:
         warmed, may_time: events: it is warm, and nobody else uses the card.
     """
+    name, precision = made.key
     torch, mode = _torch(precision), _MODES[way]
     torch.cuda.empty_cache()
     x, target = _batch(torch, name)
-    made, x = network(name).cuda().to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
-    optimizer = torch.optim.Adam(made.parameters(), lr=_RATE, betas=(_BETA, 0.999), fused=True)
-    run = made if mode is None else torch.compile(made, mode=mode)
+    module, x = network(name).cuda().to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.Adam(module.parameters(), lr=_RATE, betas=(_BETA, 0.999), fused=True)
+    run = module if mode is None else torch.compile(module, mode=mode)
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
@@ -284,8 +343,9 @@ def _torch_step(name: str, precision: str, way: str, warmed: Any = None, may_tim
         may_time.wait()
     else:  # what graphs replay in was allocated when they were recorded
         torch.cuda.reset_peak_memory_stats()
-    taken = calls(torch, step, 1.0)
-    print(f"{name:13} {way} {taken:.2f} ms, {torch.cuda.max_memory_allocated() / 1e9:.2f} GB")
+    taken, held = calls(torch, step, 1.0), torch.cuda.max_memory_allocated() / 1e9
+    _note(folder, made, way, taken, held)
+    print(f"{name:13} {way} {taken:.2f} ms, {held:.2f} GB")
 
 
 @dataclass(frozen=True)
