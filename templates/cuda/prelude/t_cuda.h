@@ -291,6 +291,15 @@ T_FN bool t_tf32_is_doubtful(float sum) {
     return size != 0 && size - (47u << 24) >= (255u - 47u) << 24;
 }
 
+/* The same of many sums: `least` becomes the least of their bits without the sign, twice and less one, so that 0 is the
+ * largest, and `most` the most of these bits twice.  They begin as ~0 and 0. */
+T_FN void t_tf32_sizes(float sum, uint32_t &least, uint32_t &most) {
+    const uint32_t size = T_BITS_F32(sum) << 1;
+    least = size - 1u < least ? size - 1u : least;
+    most = size > most ? size : most;
+}
+T_FN bool t_tf32_are_doubtful(uint32_t least, uint32_t most) { return least < (47u << 24) - 1u || most >= 255u << 24; }
+
 /* Eight numbers of 4 bits less 8, times a scale of f16 (which both halves of `scale` hold), rounded to f16: as pairs of
  * numbers 0 and 4, 1 and 5, 2 and 6, 3 and 7, from the lowest bits on.  A number's bits below those of 1024 are it and 1024;
  * four bits further up below those of 64, it and 64. */

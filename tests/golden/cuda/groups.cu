@@ -3,7 +3,7 @@
 #include "t_group.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(512, 1) kaaff7822a78a_kernel(const float *b0, const float *b1, float *b2, T_MAP a_map, T_MAP b_map) {
+extern "C" __global__ void __launch_bounds__(512, 1) k7bf854727004_kernel(const float *b0, const float *b1, float *b2, T_MAP a_map, T_MAP b_map) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -35,6 +35,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) kaaff7822a78a_kernel(const 
             const int steps = 16;
             const int first = 0, last = steps;
             t_wait_for_earlier_with(tile_m | tile_n); /* what a tile is has been computed before */
+#pragma unroll 1
             for (int s = first; s < last; s++) {
                 t_barrier_wait(&empty[stage], parity ^ 1);
                 const int now = stage * 32768;
@@ -51,6 +52,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) kaaff7822a78a_kernel(const 
         for (int unit = block; unit < units; unit += gridDim.x) {
             const int steps = 16;
             const int first = 0, last = steps;
+#pragma unroll 1
             for (int s = first; s < last; s++) {
                 t_barrier_wait(&full[stage], parity);
                 uint4 *const whole = (uint4 *)(memory + stage * 32768 + 16384) + (tid - 128);
@@ -82,6 +84,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) kaaff7822a78a_kernel(const 
             t_wait_for_earlier();
             /* ---- sums of a tile ---- */
             float sum[8][4] = {};
+#pragma unroll 1
             for (int s = first; s < last; s++) {
                 t_barrier_wait(&full[stage], parity);
                 const unsigned char *const rows_at = memory + stage * 32768 + (warp * 16 + lane % 16) * 128;
@@ -184,27 +187,34 @@ extern "C" __global__ void __launch_bounds__(512, 1) kaaff7822a78a_kernel(const 
                 if (++stage == 6) stage = 0, parity ^= 1;
             }
             const int warp_row = warp * 16, warp_column = 0;
-            uint64_t doubtful = 0;
+            float *const sums = (float *)sum;
+            uint32_t least = ~0u, most = 0;
 #pragma unroll
-            for (int i = 0; i < 32; i++) doubtful |= (uint64_t)t_tf32_is_doubtful(sum[i / 4][i % 4]) << i;
-            for (int which = doubtful ? 0 : 32; which < 32; which++) {
-                const int row = tile_m * 128 + warp_row + which / 32 * 16 + lane / 4 + which / 2 % 2 * 8;
-                const int column = tile_n * 64 + warp_column + which / 4 % 8 * 8 + lane % 4 * 2 + which % 2;
-                if (!(doubtful >> which & 1) || row >= rows || column >= columns) continue;
-                const int m0 = row;
-                const int n0 = column;
-                float total = 0.0f;
-                for (int s = first; s < last; s++) {
-                    const int at_k = s * 32;
-                    for (int place = at_k; place < at_k + 32 && place < 512; place++) {
-                        const int k0 = place;
-                        const float x = b0[k0 + 512 * m0], y = b1[k0 + 512 * n0];
-                        total = T_FMA_f32(x, y, total);
+            for (int i = 0; i < 32; i++) t_tf32_sizes(sums[i], least, most);
+            if (t_tf32_are_doubtful(least, most)) {
+#pragma unroll 1
+                for (int which = 0; which < 32; which++) {
+                    const int row = tile_m * 128 + warp_row + which / 32 * 16 + lane / 4 + which / 2 % 2 * 8;
+                    const int column = tile_n * 64 + warp_column + which / 4 % 8 * 8 + lane % 4 * 2 + which % 2;
+                    float total = sums[0];
+                    if (t_tf32_is_doubtful(total) && row < rows && column < columns) {
+                        const int m0 = row;
+                        const int n0 = column;
+                        total = 0.0f;
+#pragma unroll 1
+                        for (int s = first; s < last; s++) {
+                            const int at_k = s * 32;
+#pragma unroll 1
+                            for (int place = at_k; place < at_k + 32 && place < 512; place++) {
+                                const int k0 = place;
+                                const float x = b0[k0 + 512 * m0], y = b1[k0 + 512 * n0];
+                                total = T_FMA_f32(x, y, total);
+                            }
+                        }
                     }
-                }
 #pragma unroll
-                for (int i = 0; i < 32; i++) {
-                    if (i == which) sum[i / 4][i % 4] = total;
+                    for (int i = 1; i < 32; i++) sums[i - 1] = sums[i];
+                    sums[31] = total;
                 }
             }
 
@@ -240,7 +250,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) kaaff7822a78a_kernel(const 
     }
 }
 
-extern "C" int kaaff7822a78a(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k7bf854727004(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
     t_tensor_map a_map;
     const int a_failed = t_map_tiles(&a_map, (const uint16_t *)buf[0], {1024, 1024, 1}, {2048, 2097152}, 3, 128);
@@ -249,8 +259,8 @@ extern "C" int kaaff7822a78a(void *const *buf, const int64_t *dim, int64_t block
     const int b_failed = t_map_tiles(&b_map, (const uint16_t *)buf[1], {1024, 1024, 1}, {2048, 2097152}, 3, 64);
     if (b_failed) return b_failed;
     if (blocks > 132) blocks = 132;
-    const cudaError_t status = cudaFuncSetAttribute(kaaff7822a78a_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 215184);
+    const cudaError_t status = cudaFuncSetAttribute(k7bf854727004_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 215184);
     if (status != cudaSuccess) return (int)status;
-    T_LAUNCH(kaaff7822a78a_kernel, (unsigned)blocks, 512, 215184, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2], a_map, b_map);
+    T_LAUNCH(k7bf854727004_kernel, (unsigned)blocks, 512, 215184, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2], a_map, b_map);
     return (int)cudaGetLastError();
 }

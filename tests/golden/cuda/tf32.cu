@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) k55209a24969c_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(128, 4) kb01814022fa1_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -107,32 +107,39 @@ extern "C" __global__ void __launch_bounds__(128, 4) k55209a24969c_kernel(const 
             }
         }
     }
-    uint64_t doubtful = 0;
+    float *const sums = (float *)sum;
+    uint32_t least = ~0u, most = 0;
 #pragma unroll
-    for (int i = 0; i < 8; i++) doubtful |= (uint64_t)t_tf32_is_doubtful(sum[i / 8][i / 4 % 2][i % 4]) << i;
-    for (int which = doubtful ? 0 : 8; which < 8; which++) {
-        const int row = tile_m * 32 + warp_row + which / 8 * 16 + lane / 4 + which / 2 % 2 * 8;
-        const int column = tile_n * 32 + warp_column + which / 4 % 2 * 8 + lane % 4 * 2 + which % 2;
-        if (!(doubtful >> which & 1) || row >= rows || column >= columns) continue;
-        const int m1 = row % 28;
-        int row_rest = row / 28;
-        const int m0 = row_rest;
-        const int n0 = column;
-        float total = 0.0f;
-        for (int s = last; s-- > first;) {
-            const int at_k = s % chunks * 32, tap = s / chunks;
-            const int k1 = tap % 3;
-            int tap_rest = tap / 3;
-            const int k0 = tap_rest;
-            for (int place = at_k; place < at_k + 32 && place < 32; place++) {
-                const int k2 = place;
-                const float x = (((0 <= (k0 + m0 - 1)) && ((k0 + m0 - 1) < 28)) && ((0 <= (k1 + m1 - 1)) && ((k1 + m1 - 1) < 28))) ? b0[896 * k0 + 32 * k1 + k2 + 896 * m0 + 32 * m1 - 928] : 0.0f, y = b1[4608 * k0 + 1536 * k1 + 48 * k2 + n0];
-                total = T_FMA_f32(x, y, total);
+    for (int i = 0; i < 8; i++) t_tf32_sizes(sums[i], least, most);
+    if (t_tf32_are_doubtful(least, most)) {
+#pragma unroll 1
+        for (int which = 0; which < 8; which++) {
+            const int row = tile_m * 32 + warp_row + which / 8 * 16 + lane / 4 + which / 2 % 2 * 8;
+            const int column = tile_n * 32 + warp_column + which / 4 % 2 * 8 + lane % 4 * 2 + which % 2;
+            float total = sums[0];
+            if (t_tf32_is_doubtful(total) && row < rows && column < columns) {
+                const int m1 = row % 28;
+                int row_rest = row / 28;
+                const int m0 = row_rest;
+                const int n0 = column;
+                total = 0.0f;
+#pragma unroll 1
+                for (int s = last; s-- > first;) {
+                    const int at_k = s % chunks * 32, tap = s / chunks;
+                    const int k1 = tap % 3;
+                    int tap_rest = tap / 3;
+                    const int k0 = tap_rest;
+#pragma unroll 1
+                    for (int place = at_k; place < at_k + 32 && place < 32; place++) {
+                        const int k2 = place;
+                        const float x = (((0 <= (k0 + m0 - 1)) && ((k0 + m0 - 1) < 28)) && ((0 <= (k1 + m1 - 1)) && ((k1 + m1 - 1) < 28))) ? b0[896 * k0 + 32 * k1 + k2 + 896 * m0 + 32 * m1 - 928] : 0.0f, y = b1[4608 * k0 + 1536 * k1 + 48 * k2 + n0];
+                        total = T_FMA_f32(x, y, total);
+                    }
+                }
             }
-        }
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            if (i == which) sum[i / 8][i / 4 % 2][i % 4] = total;
+            for (int i = 1; i < 8; i++) sums[i - 1] = sums[i];
+            sums[7] = total;
         }
     }
 
@@ -160,8 +167,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) k55209a24969c_kernel(const 
     }
 }
 
-extern "C" int k55209a24969c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kb01814022fa1(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k55209a24969c_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(kb01814022fa1_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
