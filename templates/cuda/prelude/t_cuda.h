@@ -18,6 +18,7 @@
 #ifdef T_EMULATED
 #include <math.h>
 #include <string.h>
+#define T_STORE_WORDS(to, words) memcpy(to, words, sizeof words)
 #else
 #define T_BITS_F32(x) __float_as_uint(x)
 #define T_FLOAT_U32(u) __uint_as_float(u)
@@ -56,6 +57,19 @@ T_FN uint16_t t_bits_bfloat_(float x) {
     return r;
 }
 #define T_ENCODE_BF16(x) t_bits_bfloat_(x)
+
+T_FN float t_larger_(float a, float b) {
+    float r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+}
+T_FN float t_smaller_(float a, float b) {
+    float r;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+}
+#define T_MAX_f32(a, b) t_larger_(a, b)
+#define T_MIN_f32(a, b) t_smaller_(a, b)
 #endif
 #endif
 
@@ -402,6 +416,19 @@ T_DEF_NEAR_NORMAL(bf16, -2.0123858e-9f, 1.4528727e-7f, -4.617318e-6f, 8.5530017e
 T_DEF_PACK(f16)
 T_DEF_PACK(bf16)
 #undef T_DEF_PACK
+
+/* Four or eight floats to neighbours in memory, as f16 (bf16). */
+#define T_DEF_WRITE(N, NAME) \
+    T_FN void t_write##N##_##NAME(uint16_t *p, const float (&x)[N]) { \
+        uint32_t words[N / 2]; \
+        for (int i = 0; i < N / 2; i++) words[i] = t_pack_##NAME(x[2 * i], x[2 * i + 1]); \
+        T_STORE_WORDS((uint32_t *)p, words); \
+    }
+T_DEF_WRITE(4, f16)
+T_DEF_WRITE(8, f16)
+T_DEF_WRITE(4, bf16)
+T_DEF_WRITE(8, bf16)
+#undef T_DEF_WRITE
 
 /* Four 8x8 matrices of 16-bit elements from shared memory: thread 8i + r gives the address of row r of matrix i, and
  * gets in r[i] columns 2t, 2t + 1 of row g (of the transpose: rows 2t, 2t + 1 of column g). */

@@ -15,6 +15,7 @@
  *   T_LIB_f32, T_LIB_f64      T_LIB_f32(exp) names the library's function in f32
  *   T_PLAIN_f32, T_PLAIN_f64  the same for those that are exact (floor, fabs, fma)
  *   T_FMA_f32, T_FMA_f64      a multiply-add, fused where the machine has it
+ *   T_MAX_f32, T_MIN_f32      the larger and the smaller, NaN if either is, where the machine has that
  *   T_LIB_LACKS               1 where the library has no erf, expm1 and log1p in f32, or is worse than 4 ULP
  *
  * Statements of kernels declare parts of indices with `auto`, as C++ and MSL have it; a target in C defines it, after

@@ -18,6 +18,12 @@
 #define T_FMA_f32(a, b, c) ((a) * (b) + (c))
 #define T_FMA_f64(a, b, c) ((a) * (b) + (c))
 #endif
+#ifndef T_MAX_f32
+#define T_MAX_f32(a, b) ((a) >= (b) || (a) != (a) ? (a) : (b))
+#define T_MIN_f32(a, b) ((a) <= (b) || (a) != (a) ? (a) : (b))
+#endif
+#define T_MAX_f64(a, b) ((a) >= (b) || (a) != (a) ? (a) : (b))
+#define T_MIN_f64(a, b) ((a) <= (b) || (a) != (a) ? (a) : (b))
 #ifndef T_LIB_LACKS
 #define T_LIB_LACKS 0
 #endif
@@ -36,8 +42,8 @@
     /* As numpy: NaN stays, zeros of both signs give +0. */ \
     T_FN T t_sign_##S(T a) { return a > 0 ? (T)1 : a < 0 ? (T)-1 : a == 0 ? (T)0 : a; } \
     /* numpy.maximum and minimum: NaN if either is NaN. */ \
-    T_FN T t_max_##S(T a, T b) { return a >= b || a != a ? a : b; } \
-    T_FN T t_min_##S(T a, T b) { return a <= b || a != a ? a : b; } \
+    T_FN T t_max_##S(T a, T b) { return T_MAX_##S(a, b); } \
+    T_FN T t_min_##S(T a, T b) { return T_MIN_##S(a, b); } \
     T_FN int t_isnan_##S(T a) { return a != a; } \
     T_FN int t_isinf_##S(T a) { return T_PLAIN_##S(fabs)(a) == (T)T_INF_F32; } \
     T_FN T t_sqrt_##S(T x) { return T_LIB_##S(sqrt)(x); } \

@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) keda211e4b3c1_kernel(const float *b0, uint16_t *b1, const float *b2, uint16_t *b3, const float *b4, uint16_t *b5) {
+extern "C" __global__ void __launch_bounds__(256) kce349e38b0f2_kernel(const float *b0, uint16_t *b1, const float *b2, uint16_t *b3, const float *b4, uint16_t *b5) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -14,13 +14,13 @@ extern "C" __global__ void __launch_bounds__(256) keda211e4b3c1_kernel(const flo
         const int i0 = point;
         float p0[4];
         t_read4(p0, b0 + i0);
-        uint16_t q0[4];
+        float q0[4];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const float v0 = t_decode_f16(t_encode_f16(p0[j]));
-            q0[j] = t_encode_f16(v0);
+            const float v0 = p0[j];
+            q0[j] = v0;
         }
-        t_write4(b1 + i0, q0);
+        t_write4_f16(b1 + i0, q0);
         return;
     }
     if (block < 3) {
@@ -30,13 +30,13 @@ extern "C" __global__ void __launch_bounds__(256) keda211e4b3c1_kernel(const flo
         const int i0 = point;
         float p0[4];
         t_read4(p0, b2 + i0);
-        uint16_t q0[4];
+        float q0[4];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const float v0 = t_decode_f16(t_encode_f16(p0[j]));
-            q0[j] = t_encode_f16(v0);
+            const float v0 = p0[j];
+            q0[j] = v0;
         }
-        t_write4(b3 + i0, q0);
+        t_write4_f16(b3 + i0, q0);
         return;
     }
     {
@@ -46,19 +46,19 @@ extern "C" __global__ void __launch_bounds__(256) keda211e4b3c1_kernel(const flo
         const int i0 = point;
         float p0[4];
         t_read4(p0, b4 + i0);
-        uint16_t q0[4];
+        float q0[4];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const float v0 = t_decode_f16(t_encode_f16(p0[j]));
-            q0[j] = t_encode_f16(v0);
+            const float v0 = p0[j];
+            q0[j] = v0;
         }
-        t_write4(b5 + i0, q0);
+        t_write4_f16(b5 + i0, q0);
     }
 }
 
-extern "C" int keda211e4b3c1(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kce349e38b0f2(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(keda211e4b3c1_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1], (const float *)buf[2], (uint16_t *)buf[3], (const float *)buf[4], (uint16_t *)buf[5]);
+    T_LAUNCH(kce349e38b0f2_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1], (const float *)buf[2], (uint16_t *)buf[3], (const float *)buf[4], (uint16_t *)buf[5]);
     return (int)cudaGetLastError();
 }
 
@@ -66,7 +66,7 @@ extern "C" int keda211e4b3c1(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(32) k292493f5dc3e_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
+extern "C" __global__ void __launch_bounds__(32) kea532f36abe2_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -238,17 +238,17 @@ extern "C" __global__ void __launch_bounds__(32) k292493f5dc3e_kernel(const uint
         if (col >= 8) continue;
         float acc[4];
         for (int e = 0; e < 4; e++) acc[e] = four[e] * inverse;
-        uint16_t q0[4];
+        float q0[4];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            q0[j] = t_encode_f16(acc[j]);
+            q0[j] = acc[j];
         }
-        t_write4(b3 + col + 72 * i0 + 8 * row, q0);
+        t_write4_f16(b3 + col + 72 * i0 + 8 * row, q0);
     }
 }
 
-extern "C" int k292493f5dc3e(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kea532f36abe2(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k292493f5dc3e_kernel, (unsigned)blocks, 32, 12288, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
+    T_LAUNCH(kea532f36abe2_kernel, (unsigned)blocks, 32, 12288, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
     return (int)cudaGetLastError();
 }

@@ -278,7 +278,7 @@ def test_results_of_halves_leave_in_whole_sectors() -> None:
         m.output(attention(m, *[m.input(*shape, dtype=F16) for _ in range(3)], scale=0.3)), {}, HOPPER
     )
     assert templates(program) == ["attention_mma"]
-    assert all(program.launches[0].source.count(f"t_write{n}(b3") == 1 for n in (8, 4))
+    assert all(program.launches[0].source.count(f"t_write{n}_f16(b3") == 1 for n in (8, 4))
     given = [random(RNG, shape).astype(np.float16) for _ in range(3)]
     close(program.run(*given)[0].astype(np.float32), expected(*given, scale=0.3), 2**-9)
 

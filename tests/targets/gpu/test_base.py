@@ -8,7 +8,7 @@ from typing import Any
 import jinja2
 import pytest
 
-from torshc.expr import F32, Expr, acc, axis, call, cast, const, dim, load
+from torshc.expr import F16, F32, Expr, acc, axis, call, cast, const, dim, load
 from torshc.kernels.base import Buffer, Store, Temporary
 from torshc.kernels.machine import Machine
 from torshc.targets.base import environment, find_target
@@ -49,6 +49,22 @@ def test_axes_that_nothing_reads_are_not_declared(read: str, expected: list[str]
     lines = decoded([AXES[int(k)] * 2 for k in read])
     assert [line.removeprefix("const ").removeprefix("int64_t ").rstrip(";") for line in lines] == expected
     assert decoded(AXES) == decoded(None)
+
+
+def test_what_was_rounded_to_the_type_that_it_is_stored_in_is_rounded_once() -> None:
+    """Alone, and as a packet of floats, which CUDA's prelude rounds two at a time."""
+    packet = axis("i0", 64)
+    buffers = Buffer(Temporary("t", 0, const(4096)), F16, True), Buffer(Temporary("u", 0, const(4096)), F32, True)
+    store = Store(0, packet, call("as_f16", acc("x", F32)))
+    made = replace(kernel(packet), buffers=buffers, axes=(packet,), stores=(store,))
+    assert GridPrinter(made, CudaTarget.words).block([store], {"x": "x"}).strip() == "b0[i0] = t_encode_f16(x);"
+    whole = GridPrinter(made, CudaTarget.words).block([store], {"x": "x"}, packet, 8)
+    assert "q0[j] = x;" in whole and "t_write8_f16(b0 + i0, q0);" in whole
+    assert "q0[j] = t_encode_f16(x);" in GridPrinter(made, replace(CudaTarget.words, packed=frozenset())).block(
+        [store], {"x": "x"}, packet, 8
+    )
+    wider = GridPrinter(made, CudaTarget.words).block([replace(store, buffer=1)], {"x": "x"})
+    assert "t_decode_f16(t_encode_f16(x))" in wider
 
 
 def test_what_parts_of_a_kernel_read() -> None:

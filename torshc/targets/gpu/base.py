@@ -44,6 +44,7 @@ class Words:
         float: what begins the declaration of a float that stays as it is.
         unroll: line before a loop that is to be unrolled.
         near: whether its prelude has functions of a half's accuracy.
+        packed: names of the types to which its prelude writes packets of floats.
         library: functions that it has, within 4 ULP, by their names without ``t_``; others are formulas.
         language: what formulas may be made of.
     """
@@ -56,6 +57,7 @@ class Words:
     float: str = "const float"
     unroll: str = "#pragma unroll\n"
     near: bool = False
+    packed: frozenset[str] = frozenset()
     library: frozenset[str] = frozenset()
     language: Language = EXACT
 
@@ -288,25 +290,32 @@ class GridPrinter(IndexPrinter):
         where = f"if ({guard}) " if guard else ""
         whole = Packet(packet, size) if packet is not None and size > 1 else None
         s = self._statements(accs, prefix, whole)
-        stores = self._near(list(stores))
+        stores = [replace(x, value=_unrounded(x.value, self._dtype(x))) for x in self._near(list(stores))]
         s.expect(*(x.value for x in stores), places=[x.offset for x in stores])
         s.load_packets(*(x.value for x in stores))
-        out: dict[Store, str] = {}
+        out: dict[Store, tuple[str, str]] = {}  # the array of a packet, and its type where that is of floats
         with s.apart() as each:
             values = [s.hold(x.value) if len(stores) > 1 else s.emit(x.value) for x in stores]
             for k, (x, value) in enumerate(zip(stores, values, strict=True)):
                 if whole is not None and whole.steps(x.offset):
-                    out[x] = f"q{k}"
-                    each.append(f"q{k}[j] = {encode(value, self.kernel.buffers[x.buffer].dtype, self._called)};")
+                    dtype = self._dtype(x)
+                    packed = dtype.name if x.value.dtype is F32 and dtype.name in self.words.packed else ""
+                    out[x] = f"q{k}", packed
+                    each.append(f"q{k}[j] = {value if packed else encode(value, dtype, self._called)};")
                 else:
                     s.store(x, value)
                     s.lines[-1] = where + s.lines[-1]
-        s.lines.extend(f"{CTYPES[self.kernel.buffers[x.buffer].dtype.name]} {name}[{size}];" for x, name in out.items())
+        s.lines.extend(
+            f"{'float' if packed else CTYPES[self._dtype(x).name]} {name}[{size}];" for x, (name, packed) in out.items()
+        )
         s.lines.extend(self._over(whole, each))
-        for x, name in out.items():
-            place = s.index(x.offset)
-            s.lines.append(f"{where}t_write{size}(b{x.buffer} + {place}, {name});")
+        for x, (name, packed) in out.items():
+            write = f"t_write{size}_{packed}" if packed else f"t_write{size}"
+            s.lines.append(f"{where}{write}(b{x.buffer} + {s.index(x.offset)}, {name});")
         return indented(s.lines, indent)
+
+    def _dtype(self, store: Store) -> DType:
+        return self.kernel.buffers[store.buffer].dtype
 
     def ahead(self, stores: Iterable[Store], rows: Sequence[Expr], packet: Expr, size: int, count: str) -> str:
         """Statements that bring to the second cache what stores read of a row, but for what all rows read.
@@ -422,6 +431,11 @@ def _from_first(axes: Sequence[Expr], read: Sequence[Expr]) -> tuple[Sequence[Ex
     """Axes from the first that is read on, and whether there are some before them."""
     first = next((k for k, a in enumerate(axes) if a in read), len(axes))
     return axes[first:], first > 0
+
+
+def _unrounded(e: Expr, dtype: DType) -> Expr:
+    """What is stored of a value: writing it rounds it as it has been rounded to the same type before."""
+    return e.args[0] if e.op == f"as_{dtype.name}" else e
 
 
 def _elements(b: Buffer) -> int | None:

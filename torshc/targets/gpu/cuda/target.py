@@ -100,7 +100,9 @@ class CudaTarget(GridTarget):
         ranks=((*HOST.ranks[0], "t_nccl.c"), (*HOST.ranks[1], "t_nccl.h")),
         choice=(("t_choice.c", "t_choose.cu"), ("t_choice.h",)),
     )
-    words = Words(shared="__shared__", barrier="__syncthreads();", near=True, library=LIBRARY)
+    words = Words(
+        shared="__shared__", barrier="__syncthreads();", near=True, packed=frozenset({"f16", "bf16"}), library=LIBRARY
+    )
 
     @classmethod
     def openings(cls) -> tuple[str, ...]:
