@@ -24,6 +24,7 @@ _UNITS = 8
 _TOGETHER = (
     16  # kernels of a unit at most, on average; the number of units is a power of two, so that it seldom changes
 )
+_FULL = 1.2  # times the mean length of units that one may have at the most, as processors wait for the longest
 _TOGETHER_IN_C = 8  # the same of small kernels of C
 _SMALL = 4000  # characters of a kernel of C that takes no longer than the start of its compiler, with the headers
 _AT_MARGIN = re.compile(r"^[^\s}]", re.MULTILINE)  # where something begins, if templates indent what is inside
@@ -40,7 +41,6 @@ def make_units(
         openings: what texts begin with that may be compiled together: those with the same one and the same flags.
         apart: names of those that are compiled alone.
     """
-    found = defaultdict[tuple[str, tuple[str, ...], int], list[str]](list)
     joined = {n: o for n, t in sources.items() if n not in apart for o in openings if t.startswith(o)}
     joined = {n: o for n, o in joined.items() if not n.endswith(".c") or _is_small(sources[n].removeprefix(o))}
     total, in_c = len(joined), any(n.endswith(".c") for n in joined)
@@ -48,10 +48,27 @@ def make_units(
         return {}
     units = total / _TOGETHER_IN_C if in_c else max(total / _TOGETHER, min(_UNITS, total / _LEAST))
     parts = {o: _power_of_two(units * n / total) for o, n in Counter(joined.values()).items()}
-    for name, opening in sorted(joined.items()):
-        digest = hashlib.sha256(name.encode()).digest()
-        found[opening, tuple(flags[name]), int.from_bytes(digest[:4], "big") % parts[opening]].append(name)
-    return {_name(names, sources): tuple(names) for names in found.values() if len(names) > 1}
+    kinds = defaultdict[tuple[str, tuple[str, ...]], list[str]](list)
+    for name, opening in joined.items():
+        kinds[opening, tuple(flags[name])].append(name)
+    found = [u for (o, _), names in kinds.items() for u in _deal({n: len(sources[n]) for n in names}, parts[o])]
+    return {_name(names, sources): tuple(names) for names in found if len(names) > 1}
+
+
+def _deal(lengths: Mapping[str, int], parts: int) -> list[list[str]]:
+    """Names of kernels in units of about the same length: by a kernel's name, and by room.
+
+    A kernel more or less changes its unit, and seldom another whose kernels had no room elsewhere.
+    """
+    digests = {n: int.from_bytes(hashlib.sha256(n.encode()).digest()[:8], "big") for n in lengths}
+    most, found, filled = _FULL * sum(lengths.values()) / parts, [list[str]() for _ in range(parts)], [0] * parts
+    for name in sorted(lengths, key=digests.__getitem__):
+        places = [(digests[name] + k) % parts for k in range(parts)]
+        fitting = (k for k in places if filled[k] + lengths[name] <= most)
+        place = next(fitting, min(places, key=lambda k: filled[k]))
+        found[place].append(name)
+        filled[place] += lengths[name]
+    return [sorted(names) for names in found]
 
 
 def _is_small(body: str) -> bool:
