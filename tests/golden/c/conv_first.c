@@ -68,10 +68,13 @@ T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, 
             const float *line = from + (ic * ROWS_IN + kh) * WIDTH;
             /* Not unrolled: compilers would hoist loads across taps and spill. */
             T_ROLLED for (int kw = 0; kw < KW; kw++, b += T_NR) {
+                const float *at = line + kw;
                 f32v col[T_NV];
+                /* Hidden: at a stride of 1 compilers would keep pixels for the next tap, and move them from register to register. */
+                __asm__("" : "+r"(at));
                 T_UNROLL for (int v = 0; v < vecs; v++) col[v] = t_load_f32(b + v * 16);
                 T_UNROLL for (int r = 0; r < rows; r++) {
-                    const f32v x = t_splat_f32(line[r * 2 + kw]);
+                    const f32v x = t_splat_f32(at[r * 2]);
                     T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] += x * col[v];
                 }
             }
@@ -97,7 +100,7 @@ static void line(const struct call *c, const float *planes, int64_t m, int64_t p
 }
 
 /* ---- tasks ---- */
-void k691284a9034b(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k379a56154c17(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 2;
