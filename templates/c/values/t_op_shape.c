@@ -18,6 +18,16 @@ static void put(void *to, const void *from, int64_t bytes) {
         memcpy(to, from, (size_t)bytes);
 }
 
+/* The same of an element or slice: sizes of numbers are copied without a call. */
+static void put_one(char *to, const char *from, int64_t bytes) {
+    if (bytes == 4)
+        memcpy(to, from, 4);
+    else if (bytes == 8)
+        memcpy(to, from, 8);
+    else
+        put(to, from, bytes);
+}
+
 static int refuse(const char *name, torshc_dtype dtype) {
     return t_fail(TORSHC_E_DTYPE, "%s of elements of type code %d with %d bits", name, dtype.code, dtype.bits);
 }
@@ -57,8 +67,9 @@ static uint64_t bits_of(const void *data, int64_t i, int32_t bits) {
     }
 }
 
-/* Element i of numbers as an unsigned integer with the same order. -0 is 0, and every NaN one key after all numbers. */
-static uint64_t key_of(const void *data, int64_t i, torshc_dtype dtype) {
+/* Element i of numbers as an unsigned integer with the same order. -0 is 0, and every NaN one key after all numbers. Of a
+ * type that is known when this is compiled it takes few instructions. */
+static inline __attribute__((always_inline)) uint64_t key_of(const void *data, int64_t i, torshc_dtype dtype) {
     const uint64_t bits = bits_of(data, i, dtype.bits), sign = UINT64_C(1) << (dtype.bits - 1);
     if (dtype.code == TORSHC_BOOL)
         return bits != 0;
@@ -227,6 +238,11 @@ static void fill_rows(void *rows, const t_value *x, int64_t outer, int64_t count
     uint64_t *keys = rows;
     t_string *strings = rows;
     int64_t k = 0;
+    if (outer == 1 && x->dtype.code == TORSHC_FLOAT && x->dtype.bits == 32) { /* as they lie */
+        for (; k < count * inner; k++)
+            keys[k] = key_of(x->data, k, (torshc_dtype){TORSHC_FLOAT, 32, 1});
+        return;
+    }
     for (int64_t i = 0; i < count; i++)
         for (int64_t o = 0; o < outer; o++)
             for (int64_t j = 0; j < inner; j++, k++) {
@@ -282,11 +298,12 @@ static t_groups find_groups_by_table(const uint64_t *keys, int64_t count, int64_
     while ((INT64_C(1) << bits) < 2 * count)
         bits++;
     const uint64_t last = (UINT64_C(1) << bits) - 1;
+    int64_t *first = g.first, *many = g.many, *group = g.group, groups = 0;
     memset(table, 0, (size_t)(last + 1) * sizeof *table);
     for (int64_t i = 0; i < count; i++) {
-        uint64_t at =
-            keys[i] * UINT64_C(0x9e3779b97f4a7c15) >> (64 - bits); /* 2^64 by the golden ratio: spreads keys */
-        while (table[at] && keys[g.first[table[at] - 1]] != keys[i]) {
+        const uint64_t key = keys[i];
+        uint64_t at = key * UINT64_C(0x9e3779b97f4a7c15) >> (64 - bits); /* 2^64 by the golden ratio: spreads keys */
+        while (table[at] && keys[first[table[at] - 1]] != key) {
             at = (at + 1) & last;
             if (!collisions--) {
                 g.count = -1;
@@ -294,14 +311,15 @@ static t_groups find_groups_by_table(const uint64_t *keys, int64_t count, int64_
             }
         }
         if (!table[at]) {
-            g.first[g.count] = i;
-            g.many[g.count] = 0;
-            g.number[g.count] = g.count;
-            table[at] = ++g.count;
+            first[groups] = i;
+            many[groups] = 0;
+            g.number[groups] = groups;
+            table[at] = ++groups;
         }
-        g.group[i] = table[at] - 1;
-        g.many[g.group[i]]++;
+        group[i] = table[at] - 1;
+        many[group[i]]++;
     }
+    g.count = groups;
     return g;
 }
 
@@ -314,22 +332,30 @@ static int unique_results(t_frame *f, const t_value *x, t_value *const *out, con
     for (int32_t d = 0; axis >= 0 && d < rank; d++)
         shape[d] = x->shape[d];
     shape[axis < 0 ? 0 : axis] = g->count;
+    const int64_t *number = g->number, *group = g->group;
     if (out[0] && !(status = t_make(f, out[0], x->dtype, rank, shape)) && t_count(out[0])) {
         const int64_t bytes = inner * t_element_bytes(x->dtype);
+        const char *from = x->data;
+        char *to = out[0]->data;
         for (int64_t o = 0; o < outer; o++)
             for (int64_t k = 0; k < g->count; k++)
-                put((char *)out[0]->data + (o * g->count + g->number[k]) * bytes,
-                    (const char *)x->data + (o * count + g->first[k]) * bytes, bytes);
+                put_one(to + (o * g->count + number[k]) * bytes, from + (o * count + g->first[k]) * bytes, bytes);
     }
-    if (!status && out[1] && !(status = t_make(f, out[1], T_I64, 1, &g->count)))
+    if (!status && out[1] && !(status = t_make(f, out[1], T_I64, 1, &g->count))) {
+        int64_t *to = out[1]->data;
         for (int64_t k = 0; k < g->count; k++)
-            ((int64_t *)out[1]->data)[g->number[k]] = g->first[k];
-    if (!status && out[2] && !(status = t_make(f, out[2], T_I64, 1, &count)))
+            to[number[k]] = g->first[k];
+    }
+    if (!status && out[2] && !(status = t_make(f, out[2], T_I64, 1, &count))) {
+        int64_t *to = out[2]->data;
         for (int64_t i = 0; i < count; i++)
-            ((int64_t *)out[2]->data)[i] = g->number[g->group[i]];
-    if (!status && out[3] && !(status = t_make(f, out[3], T_I64, 1, &g->count)))
+            to[i] = number[group[i]];
+    }
+    if (!status && out[3] && !(status = t_make(f, out[3], T_I64, 1, &g->count))) {
+        int64_t *to = out[3]->data;
         for (int64_t k = 0; k < g->count; k++)
-            ((int64_t *)out[3]->data)[g->number[k]] = g->many[k];
+            to[number[k]] = g->many[k];
+    }
     return status;
 }
 
