@@ -81,17 +81,19 @@ T_FN void t_tile_columns(const int bits, const char *b, int v, t_sumv col[2]) {
 }
 
 /* What a tile asks memory for while it sums: of every `every`-th row of columns, from the one of number `first` on, what lies
- * `bytes` behind it; nothing where these are 0. */
+ * `bytes` behind it; and of rows that follow each other, from `behind` elements behind its first one on, `some` at each step.
+ * Nothing where these are 0. */
 struct t_ahead {
     int64_t bytes;
     int every, first;
+    int64_t behind, some;
 };
-#define T_NOTHING_AHEAD ((struct t_ahead){0, 0, 0})
+#define T_NOTHING_AHEAD ((struct t_ahead){0, 0, 0, 0, 0})
 
 /* The same of a tile, the nth of `count` by one panel, which is `panel` bytes long.  All but the first, which may itself wait
  * for memory, ask for a part of the next panel: at once it would come no faster than it is read.  A lone tile reads on. */
 T_FN struct t_ahead t_tile_ahead(int64_t nth, int64_t count, int64_t panel) {
-    return count == 1 ? (struct t_ahead){4096, 1, 1} : (struct t_ahead){panel, (int)count - 1, (int)nth};
+    return count == 1 ? (struct t_ahead){4096, 1, 1, 0, 0} : (struct t_ahead){panel, (int)count - 1, (int)nth, 0, 0};
 }
 
 /* Asks for lines of two panels that are multiplied next, from line `line` on, `count` of each, both times 65,536, and as many
@@ -124,6 +126,7 @@ T_FN void t_tile_chain(const int bits, const int rows, const int vecs, int k, co
                 __builtin_prefetch(b + ahead.bytes + at, 0, 2);
             wait = ahead.every;
         }
+        if (!(__builtin_constant_p(ahead.some) && ahead.some == 0)) T_FETCH_FAR(row[0], ahead.behind + i * ahead.some);
         T_UNROLL for (int j = 0; j < step; j++)
             T_UNROLL for (int r = 0; r < rows; r++) {
                 const t_sumv x = T_OF_SUM(splat)(row[r][i + j]);

@@ -138,6 +138,16 @@ def test_memory_is_asked_for_weights_that_no_cache_of_a_core_keeps(depth: int, c
         close(program.run(left)[0], left @ weights)
 
 
+@pytest.mark.parametrize(("rows", "columns", "asked"), [(8190, 24, True), (8190, 100, True), (96, 24, False)])
+def test_memory_is_asked_for_rows_that_no_cache_of_a_core_keeps(rows: int, columns: int, asked: bool) -> None:
+    m = Maker()
+    right = random(RNG, (144, columns)) / np.float32(12)
+    program = Program(m.output(m.add("MatMul", m.input(rows, 144), m.constant(right))))
+    assert all(("s.ahead.behind = " in text) == asked for text in sources(program))
+    left = random(RNG, (rows, 144))
+    close(program.run(left)[0], left @ right)
+
+
 def test_heads() -> None:
     """Scores of attention: both operands are views of [batch, sequence, heads * size]."""
     m = Maker()

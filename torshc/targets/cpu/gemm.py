@@ -42,6 +42,7 @@ from .pack import HALF_COLUMNS, QUAD, WORD_COLUMNS, Panels, pack_at_run_time, pa
 from .tiles import ProductKernel, Tile, choose_blocks, choose_tile, come_from_far, partial_sums, split_k
 
 CHUNK_TERMS = 256  # of weights that are made floats at a time: they stay in the nearest cache
+FAR_ROWS_BYTES = 1 << 22  # of the left operand's rows, which no cache of a core holds
 PACK_ROWS = 3  # fewer rows than this do not repay the packing of the right operand
 
 
@@ -94,6 +95,17 @@ class GemmKernel(ProductKernel):
     def fetches(self) -> bool:
         """Whether tiles of floats ask memory for the panels that come next."""
         return self.sums is not I32 and self.scale is None and come_from_far(self.buffers[self.b.buffer])
+
+    @property
+    def rows_ahead(self) -> bool:
+        """Whether tiles of floats ask memory for the next one's rows, which follow theirs and no cache of a core holds.
+
+        Loads of several rows in turn look like no stream to a processor.
+        """
+        rows, depth = as_int(self.m.args[0]), as_int(self.k)
+        if self.sums is not F32 or self.scale is not None or self.k_blocks > 1 or rows is None or depth is None:
+            return False
+        return as_int(self.a.steps[0]) == depth and rows * depth * self.sums.size >= FAR_ROWS_BYTES
 
     @property
     def scratch(self) -> Expr:
