@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ..expr import BOOL, Expr, as_int, call, cast, const, element, is_long, on_host, walk
 from .data import FLOATS, LIMIT, indices
 from .graph import Node, Value
@@ -28,7 +26,7 @@ def evaluate(node: Node, output: int, elements: Elements = lambda v: v.data) -> 
     value = node.outputs[output]
     shape = value.type.static_shape
     followed = value.dtype.is_int or value.dtype is BOOL or value.dtype in FLOATS
-    if not followed or shape is None or int(np.prod(shape, dtype=object)) > LIMIT:
+    if not followed or shape is None or math.prod(shape) > LIMIT:
         return None
     exact = node.op.symbolic(node, output)
     if exact is not None:
@@ -37,7 +35,7 @@ def evaluate(node: Node, output: int, elements: Elements = lambda v: v.data) -> 
     if nest is None:
         return None
     terms = [as_int(e) for e in nest.reduce]
-    if any(t is None for t in terms) or int(np.prod([t or 0 for t in terms], dtype=object)) > LIMIT:
+    if any(t is None for t in terms) or math.prod(t or 0 for t in terms) > LIMIT:
         return None
     try:
         found = tuple(_element(node, nest, index, elements) for index in indices(shape))

@@ -96,8 +96,12 @@ class TensorType:
     @property
     def static_shape(self) -> tuple[int, ...] | None:
         """The shape as integers, or None when a dimension is symbolic."""
-        dims = [as_int(d) for d in self.shape]
-        return None if any(d is None for d in dims) else tuple(d for d in dims if d is not None)
+        dims: list[int] = []
+        for d in self.shape:
+            if (known := as_int(d)) is None:
+                return None
+            dims.append(known)
+        return tuple(dims)
 
     def __repr__(self) -> str:
         return f"{self.dtype.name}[{', '.join(map(repr, self.shape))}]"
@@ -224,7 +228,7 @@ class Node(_Freezable):
     @property
     def operands(self) -> tuple[Value, ...]:
         """The inputs that are present."""
-        return tuple(v for v in self.inputs if v is not None)
+        return tuple([v for v in self.inputs if v is not None])
 
     @property
     def output(self) -> Value:

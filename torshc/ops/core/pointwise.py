@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Protocol, overload
 
 from ...base.errors import ModelError
@@ -56,8 +57,8 @@ class Pointwise(Op):
     def result(self, inputs: Inputs) -> DType:
         """Element type of the output: that of the first operand which is computed with in the body's type (so that f16
         stays f16), else the body's own, such as bool for a comparison."""
-        present = [need(v, f"input {k} of {self.name}").dtype for k, v in enumerate(inputs)]
-        made = self.expression(*(acc(f"x{k}", compute(d)) for k, d in enumerate(present))).dtype
+        present = tuple(need(v, f"input {k} of {self.name}").dtype for k, v in enumerate(inputs))
+        made = _type_of(self, tuple(map(compute, present)))
         return next((d for d in present if compute(d) is made), made)
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
@@ -78,6 +79,12 @@ class Pointwise(Op):
             return self.body(*(read(k, broadcast_index(at, s)) for k, s in enumerate(shapes)))
 
         return LoopNest(body)
+
+
+@lru_cache(maxsize=1024)
+def _type_of(op: Pointwise, operands: tuple[DType, ...]) -> DType:
+    """The type of an operator's body over elements of these types, which a model asks for at each of its nodes."""
+    return op.expression(*(acc(f"x{k}", d) for k, d in enumerate(operands))).dtype
 
 
 @dataclass(frozen=True)
