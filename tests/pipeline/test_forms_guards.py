@@ -26,6 +26,8 @@ from torshc.workbench.verify import verify_bundle
 
 NODE = helper.make_node
 W = numbers(8, 8, seed=3)
+# Sums of 8 products, a softmax over a few positions and sums of as many: some 50 roundings of 6e-8 each, 3e-6.
+CLOSE = 1e-5
 
 
 def attention(mask_type: int = TensorProto.INT64) -> onnx.ModelProto:
@@ -84,7 +86,7 @@ def test_runs_take_a_variant_only_with_its_values(target: str, tmp_path: Path) -
             before = found.stats().forms if target != IN_PROCESS else ()
             given = feeds(n, seq, mask, kinds, seed=k)
             (want,) = onnx_runtime(MODEL, given)
-            np.testing.assert_allclose(found.run(given)["y"], want, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(found.run(given)["y"], want, rtol=CLOSE, atol=CLOSE)
             if before:
                 after = found.stats().forms
                 assert [b.sizes for a, b in zip(before, after, strict=True) if b.runs > a.runs] == [taken]
@@ -102,7 +104,7 @@ def test_values_of_every_type_are_compared(kind: int, dtype: Any, tmp_path: Path
         for mask in (1, [1, 1, 0], [0, 1, 1], 0):
             given = feeds(2, 3, mask, 0)
             given["mask"] = given["mask"].astype(dtype)
-            np.testing.assert_allclose(found.run(given)["y"], onnx_runtime(made, given)[0], rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(found.run(given)["y"], onnx_runtime(made, given)[0], rtol=CLOSE, atol=CLOSE)
         assert [(f.sizes, f.runs, f.missed) for f in found.stats().forms] == [("", 3, 0), ("mask=1", 1, 3)]
 
 
@@ -138,7 +140,7 @@ def test_a_model_of_known_sizes_has_variants(target: str, tmp_path: Path) -> Non
     ) as found:
         for mask in (1, [1, 1, 0], 1, 0):
             given = feeds(2, 3, mask, 0)
-            np.testing.assert_allclose(found.run(given)["y"], onnx_runtime(MODEL, given)[0], rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(found.run(given)["y"], onnx_runtime(MODEL, given)[0], rtol=CLOSE, atol=CLOSE)
         assert [(f.sizes, f.runs, f.missed) for f in found.stats().forms] == [("", 2, 0), ("mask=1", 2, 2)]
 
 
@@ -146,7 +148,7 @@ def test_a_workspace_is_large_enough_for_what_values_choose(tmp_path: Path) -> N
     with opened(MODEL, "c", tmp_path, specialize=("mask=1", "n=2 seq=40 mask=1")) as found:
         for mask in (1, 0):
             given = feeds(2, 40, mask, 0)
-            np.testing.assert_allclose(found.run(given)["y"], onnx_runtime(MODEL, given)[0], rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(found.run(given)["y"], onnx_runtime(MODEL, given)[0], rtol=CLOSE, atol=CLOSE)
 
 
 def test_the_manifest_and_explain_name_guards(tmp_path: Path) -> None:
@@ -187,11 +189,11 @@ def test_other_weights_keep_guards(tmp_path: Path) -> None:
     (want,) = onnx_runtime(other, given)
     with torshc.load(tmp_path / "m.tsc") as found:
         found.set_weights({"w": 2 * W})
-        np.testing.assert_allclose(found.run(given)["y"], want, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(found.run(given)["y"], want, rtol=CLOSE, atol=CLOSE)
     np.savez(tmp_path / "w.npz", w=2 * W)
     set_weights(tmp_path / "m.tsc", tmp_path / "m.onnx", CompileOptions(), tmp_path / "w.npz")
     with torshc.load(tmp_path / "m.tsc") as found:
-        np.testing.assert_allclose(found.run(given)["y"], want, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(found.run(given)["y"], want, rtol=CLOSE, atol=CLOSE)
         assert {f.sizes: f.runs for f in found.stats().forms} == {"": 0, "mask=1": 1}
 
 

@@ -18,7 +18,7 @@ from tests.runtime.test_device import to_device
 from tests.support.compare import onnx_runtime
 from torshc.runtime import Model
 
-from .test_forms_guards import LAST, MODEL, RUNS, feeds
+from .test_forms_guards import CLOSE, LAST, MODEL, RUNS, feeds
 
 NODE = helper.make_node
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -45,7 +45,7 @@ class Runs:
     def run(self, given: Arrays) -> None:
         """A run, whose answer is compared with that for these arrays."""
         self.model.run(self.given, out={"y": self.out})
-        np.testing.assert_allclose(self.out.numpy(), onnx_runtime(MODEL, given)[0], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(self.out.numpy(), onnx_runtime(MODEL, given)[0], rtol=CLOSE, atol=CLOSE)
 
 
 def put(model: Model, there: Any, array: np.ndarray[Any, Any]) -> None:

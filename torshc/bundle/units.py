@@ -58,7 +58,7 @@ def make_units(
 def _deal(lengths: Mapping[str, int], parts: int) -> list[list[str]]:
     """Names of kernels in units of about the same length: by a kernel's name, and by room.
 
-    A kernel more or less changes its unit, and seldom another whose kernels had no room elsewhere.
+    A kernel more or less changes its unit, and seldom another, whose kernels had no room elsewhere.
     """
     digests = {n: int.from_bytes(hashlib.sha256(n.encode()).digest()[:8], "big") for n in lengths}
     most, found, filled = _FULL * sum(lengths.values()) / parts, [list[str]() for _ in range(parts)], [0] * parts

@@ -33,7 +33,7 @@ def source_of(model: Any) -> str | bytes | Graph:
         model = to_onnx(model)
     if not hasattr(model, "SerializeToString"):
         raise ConfigError(
-            f"model is a {type(model).__name__}",
+            f"model is of type {type(model).__name__}",
             "pass a path, the bytes of a file, an onnx.ModelProto, a Graph or a torch.export.ExportedProgram",
         )
     try:

@@ -18,12 +18,11 @@ from .device import DeviceArray, Opened
 from .dlpack import View
 from .exchange import Places
 from .native import CPU, Library, Tensor
-from .pool import Pool, address_of
+from .pool import Pool, address_of, buffer_of
 
 Array = npt.NDArray[Any]
 OnDevice = View | DeviceArray  # what a call passes that is no NumPy array
-_buffer_of = ctypes.c_char.from_buffer  # bound once, as are others that runs of small models look up
-_ndarray = np.ndarray
+_ndarray = np.ndarray  # bound once, as runs of small models look it up
 
 
 def _picker(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
@@ -166,7 +165,7 @@ class Repeat:
                 return None
             if value.dtype is not dtype and value.dtype != dtype:  # of arrays from pickle it is another object
                 return None
-            at = addressof(_buffer_of(value))  # type: ignore[arg-type]  # an array is a buffer
+            at = addressof(buffer_of(value))
             if at & 15 and not value.flags.aligned:
                 return None
             tensor.data = at
@@ -176,7 +175,7 @@ class Repeat:
                 value = out[name]
                 if type(value) is not _ndarray or value.dtype is not dtype or value.shape != shape:
                     return None
-                at = addressof(_buffer_of(value))  # type: ignore[arg-type]
+                at = addressof(buffer_of(value))
                 if at & 15 and not value.flags.aligned:
                     return None
                 given += 1

@@ -118,7 +118,7 @@ class Model:
         if self._sized and not out and type(inputs) is dict and len(inputs) == len(self.inputs):
             found = self._run_arrays([inputs.get(name) for name in self._in.index])
             if found is not None:
-                return dict(zip(self._out.index, found))  # noqa: B905
+                return dict(zip(self._out.index, found, strict=True))
         if type(inputs) is not dict and not isinstance(inputs, Mapping):
             raise RunError(f"run() takes a dictionary of inputs, not {type(inputs).__name__}", self._expects())
         if inputs.keys() != self._in.index.keys():
@@ -135,7 +135,7 @@ class Model:
         if not named and len(inputs) != len(self.inputs):
             raise RunError(f"{len(inputs)} inputs; expected {len(self.inputs)}", self._expects())
         if not named:
-            again = self._again(dict(zip(self._in.index, inputs)), {}) if self._repeat else None  # noqa: B905
+            again = self._again(dict(zip(self._in.index, inputs, strict=True)), {}) if self._repeat else None
             return tuple(self._run(inputs, {}) if again is None else again.values())
         placed = {spec.name: value for spec, value in zip(self.inputs, inputs, strict=False)}
         if len(inputs) > len(self.inputs) or placed.keys() & named.keys():

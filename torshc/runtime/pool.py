@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+# The memory of an array that is writable and contiguous, as a buffer of ctypes; of another there is none.
+buffer_of: Callable[[Any], c_char] = c_char.from_buffer
 Made = tuple[Array, int]  # an array whose elements are not set, and where they lie
 
 # Bytes from which on the C library gives freed memory back, and new memory comes as pages to be zeroed.
@@ -30,7 +32,7 @@ KEPT = 2  # blocks that wait for a run: a caller who replaces a result by the ne
 def address_of(array: Array) -> int:
     """Where an array's data lies: the shortest way there is, and one for what is empty, read-only or of no C type."""
     try:
-        return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]  # an array is a buffer
+        return addressof(buffer_of(array))
     except (BufferError, TypeError, ValueError):
         return int(array.__array_interface__["data"][0])
 

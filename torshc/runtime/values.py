@@ -22,12 +22,11 @@ from torshc.base.manifest import DLPACK, NUMPY, TensorSpec
 
 from .dlpack import host_array
 from .native import CPU, Dtype, Tensor
-from .pool import address_of
+from .pool import address_of, buffer_of
 
 _WORDS = struct.Struct(f"{ctypes.sizeof(Tensor) // 8}q")  # a Tensor, and which of them are addresses
 _PLACES = struct.Struct("=Q8xi4xQ16x")  # of a Tensor where its elements are, its rank, and where its sizes are
 LARGE = 64 << 10  # bytes from which on a copy takes longer than the 2 us of an array in the library's memory
-_buffer_of = c_char.from_buffer
 _free = ctypes.CDLL(None).free
 _free.argtypes, _free.restype = [ctypes.c_void_p], None
 _DATA, _SHAPE = Tensor.data.offset // 8, Tensor.shape.offset // 8
@@ -64,7 +63,7 @@ class GivenArrays:
                     return False
                 self._shapes[k], dims[:] = shape, shape
             try:
-                at = addressof(_buffer_of(value))  # type: ignore[arg-type]  # of what is writable and contiguous
+                at = addressof(buffer_of(value))
             except (BufferError, TypeError, ValueError):
                 if not value.flags.c_contiguous:
                     return False
