@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ...base.budget import budget
 from ...expr import F32, Expr, as_int, axis, call, const, product, select
 from ...graph import Node, Value
-from ...kernels.base import Kernel, Temporary
+from ...kernels.base import Kernel, Store, Temporary
 from ...kernels.generic import lower_generic
 from ...kernels.heavy import (
     add_buffer,
@@ -83,8 +83,12 @@ def _spreads_channels(node: Node, size: Geometry) -> bool:
 
 
 def _spread_channels(group: Group, node: Node, size: Geometry, storage: Mapping[Value, Storage]) -> list[Kernel]:
-    """For each phase a map over its pixels, with neighbouring channels in a vector, behind a copy of the weights."""
-    x, w = node.operands[:2]
+    """Maps with neighbouring channels in a vector, behind a copy of the weights.
+
+    Phases of as many pixels share one, which stores a pixel of each: what several read is read once, and pixels are
+    stored as they lie beside each other.
+    """
+    w = node.operands[1]
     packed = Temporary("weights", group.id, const(size.groups * size.taps * F32.size))
     taps = [axis(f"t{k}", n) for k, n in enumerate(size.kernel)]
     channel = axis("c", size.groups)
@@ -93,35 +97,30 @@ def _spread_channels(group: Group, node: Node, size: Geometry, storage: Mapping[
         places = [t if n > 1 else const(0) for t, n in zip(taps, size.kernel, strict=True)]
         return buffers.resolve(read_through(group, w, (channel, const(0), *places[-(w.type.rank - 2) :])))
 
-    kernels: list[Kernel] = [copy_kernel(tap, [*taps, channel], storage, packed)]
+    sharing: dict[tuple[Expr, Expr], list[Phase]] = {}
     for phase in phases(size):
-        buffers, total = Buffers(storage), const(0.0, F32)
-        weights = add_buffer(buffers, packed)
         rows, columns = (
             (out + (step - 1 - first)) // step
             for out, step, first in zip((size.oh, size.ow), size.stride, (phase.row, phase.column), strict=True)
         )
+        sharing.setdefault((rows, columns), []).append(phase)
+    kernels: list[Kernel] = [copy_kernel(tap, [*taps, channel], storage, packed)]
+    for (rows, columns), together in sharing.items():
+        buffers = Buffers(storage)
+        weights = add_buffer(buffers, packed)
         axes = [axis("n", size.images), axis("h", rows), axis("v", columns), channel]
         n, h, v, c = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
-        for (down, right), (i, j) in zip(phase.taps, phase.kernel, strict=True):
-            at, inside = (h + down, v + right), const(True)
-            for place, extent in zip(at, (size.ih, size.iw), strict=True):
-                inside = inside & call("le", 0, place) & call("lt", place, extent)
-            element = buffers.resolve(read_through(group, x, size.index(n, c, *at)))
-            factor = temporary(weights, channel + (i * size.kernel[1] + j) * size.groups)
-            zero = const(0.0, F32)
-            if _multiplies_margins(node):
-                total = total + select(inside, element, zero) * factor
-            else:
-                total = total + select(inside, element * factor, zero)
-        index = size.index(n, c, h * size.stride[0] + phase.row, v * size.stride[1] + phase.column)
-        stores = finish(group, node, total, index, buffers)
+        stores = list[Store]()
+        for phase in together:
+            total = _spread_phase(group, node, size, phase, (n, h, v, c), weights, buffers)
+            index = size.index(n, c, h * size.stride[0] + phase.row, v * size.stride[1] + phase.column)
+            stores += finish(group, node, total, index, buffers)
         points = product([a.args[0] for a in axes])
         made = MapKernel(
             buffers=tuple(buffers.list),
             tasks=const(0),
-            flops=points * (2 * len(phase.taps)) + epilogue_flops(stores, points),
-            nbytes=traffic(buffers.list, group.outputs) // (size.stride[0] * size.stride[1]),
+            flops=points * (2 * sum(len(phase.taps) for phase in together)) + epilogue_flops(stores, points),
+            nbytes=traffic(buffers.list, group.outputs) * len(together) // (size.stride[0] * size.stride[1]),
             axes=tuple(axes),
             stores=tuple(stores),
             rows=1,
@@ -129,6 +128,31 @@ def _spread_channels(group: Group, node: Node, size: Geometry, storage: Mapping[
         )
         kernels.append(in_order(made, axes))
     return kernels
+
+
+def _spread_phase(
+    group: Group,
+    node: Node,
+    size: Geometry,
+    phase: Phase,
+    point: tuple[Expr, Expr, Expr, Expr],
+    weights: int,
+    buffers: Buffers,
+) -> Expr:
+    """The sum of a phase's taps at an image, row, column and channel."""
+    n, h, v, c = point
+    total = zero = const(0.0, F32)
+    for (down, right), (i, j) in zip(phase.taps, phase.kernel, strict=True):
+        at, inside = (h + down, v + right), const(True)
+        for place, extent in zip(at, (size.ih, size.iw), strict=True):
+            inside = inside & call("le", 0, place) & call("lt", place, extent)
+        element = buffers.resolve(read_through(group, node.operands[0], size.index(n, c, *at)))
+        factor = temporary(weights, c + (i * size.kernel[1] + j) * size.groups)
+        if _multiplies_margins(node):
+            total = total + select(inside, element, zero) * factor
+        else:
+            total = total + select(inside, element * factor, zero)
+    return total
 
 
 def phases(size: Geometry) -> tuple[Phase, ...]:
