@@ -105,19 +105,21 @@ T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16
     if (down > 1) T_AMX_STORE(2, sums + T_BELOW, row);
     if (down > 1 && across > 1) T_AMX_STORE(3, sums + T_BELOW + 16, row);
 }
-/* The same in parts, steps `from` up to `to` of one run of rows: the sums stay in their tiles, from `start` on, or 0 where that is
- * NULL. In the first step what these held before goes to `before`, a tile behind each product, as four stores at once hold up
- * the loads behind them; `held` is where there are no tiles. */
+/* The same in parts, of all steps of all taps those from `from` up to `to`: the sums stay in their tiles, from `start` on, or 0
+ * where that is NULL. In the first step what these held before goes to `before`, a tile behind each product, as four stores at
+ * once hold up the loads behind them; `held` is where there are no tiles. */
 T_FN void t_bf16_part(const int down, const int across, int from, int to, struct t_bf16_rows a, struct t_bf16_panels b,
                       const float *start, float *held, float *before) {
     const int row = T_NR * (int)sizeof(float);
+    int tap = from % a.taps;
     (void)held;
-    a.at += from * a.step;
+    a.at += from / a.taps * a.step;
     b.at += from * T_STEP;
     b.line += from * b.rate;
-    for (int i = from; i < to; i++, a.at += a.step, b.at += T_STEP) {
+    for (int i = from; i < to; i++, b.at += T_STEP) {
         const int first = i == 0;
-        T_AMX_LOAD(4, a.at, a.row * 2);
+        const uint16_t *rows = a.at + (a.places ? a.places[tap] : 0);
+        T_AMX_LOAD(4, rows, a.row * 2);
         T_AMX_LOAD(6, b.at, 64);
         if (first) {
             T_AMX_STORE(0, before, row);
@@ -131,7 +133,7 @@ T_FN void t_bf16_part(const int down, const int across, int from, int to, struct
             else T_AMX_ZERO(2);
         }
         if (down > 1) {
-            T_AMX_LOAD(5, a.at + a.below, a.row * 2);
+            T_AMX_LOAD(5, rows + a.below, a.row * 2);
             T_AMX_DOT_BF16(2, 5, 6);
         }
         if (first) {
@@ -150,6 +152,7 @@ T_FN void t_bf16_part(const int down, const int across, int from, int to, struct
         }
         if (down > 1 && across > 1) T_AMX_DOT_BF16(3, 5, 7);
         t_bf16_ahead(&b, 1);
+        if (++tap == a.taps) tap = 0, a.at += a.step;
     }
 }
 
@@ -210,7 +213,8 @@ static __attribute__((noinline, unused)) void t_bf16_part(int down, int across, 
             const uint16_t *by_row = a.at + r / T_TILE_ROWS * a.below + r % T_TILE_ROWS * a.row;
             const uint32_t *by = b.at + n / 16 * b.panel + n % 16;
             f32v acc = t_load_f32(held + r * T_NR + n);
-            for (int i = from; i < to; i++) acc = t_bf16_step_(acc, by_row + i * a.step, by + i * T_STEP);
+            for (int i = from; i < to; i++)
+                acc = t_bf16_step_(acc, by_row + i / a.taps * a.step + (a.places ? a.places[i % a.taps] : 0), by + i * T_STEP);
             t_store_f32(held + r * T_NR + n, acc);
         }
 }

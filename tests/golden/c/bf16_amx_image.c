@@ -77,16 +77,29 @@ static __attribute__((noinline)) void finish_tile(const struct call *from, int64
     }
 }
 
-/* Pixels of a block by a group of channels, whose sums are stored while those of the next are made. */
-struct sums {
-    _Alignas(64) float made[2][T_MR * T_NR];
-    int64_t m, at, rows, n; /* of those that are not stored yet, as above; no rows: there are none */
-    int turn;               /* where they are */
+#define BETWEEN 4 /* steps of a pair of tiles between which some pixels of the one before are finished */
+
+/* Pixels of a block by a group of channels, as above, whose sums are made, and how many of them are finished. */
+struct part {
+    int64_t m, at, n;
+    int rows, done;
 };
 
-static void finish_sums(const struct call *c, struct sums *s) {
-    if (s->rows) finish_tile(c, s->m, s->at, s->rows, s->n, s->made[s->turn]);
-    s->rows = 0;
+static void finish_pixels(const struct call *c, struct part *part, int to, const float *sums) {
+    const int rows = (int)t_imin(to, part->rows) - part->done;
+    if (rows <= 0) return;
+    finish_tile(c, part->m, part->at + part->done, rows, part->n, sums + part->done * T_NR);
+    part->done += rows;
+}
+
+/* Makes the sums of a pair of tiles, and finishes the pixels of the one before meanwhile. */
+static void multiply(const struct call *c, struct part *before, struct part now, struct t_bf16_rows a, struct t_bf16_panels b,
+    float *held, float *sums) {
+    for (int i = 0; i < STEPS * TAPS; i += BETWEEN) {
+        t_bf16_tile_part(now.rows, N - now.n, i, (int)t_imin(i + BETWEEN, STEPS * TAPS), a, b, NULL, held, sums);
+        finish_pixels(c, before, ((i + BETWEEN) * T_MR + STEPS * TAPS - 1) / (STEPS * TAPS), sums);
+    }
+    (*before) = now;
 }
 
 /* ---- images ---- */
@@ -121,13 +134,14 @@ T_FN struct t_bf16_rows rows_at(const struct call *c, const uint16_t *all, int64
 }
 
 /* ---- tasks ---- */
-void k4a61faa39db2(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k466d55498ca8(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 1, n_blocks = 1;
     const int64_t parts = 1;
     int64_t copied = -1, low = 0, high = 0; /* block of which scratch holds some rows of planes */
-    struct sums sums = {.rows = 0};
+    _Alignas(64) float sums[T_MR * T_NR], held[T_MR * T_NR] = {0};
+    struct part before = {.rows = 0};
     t_bf16_open();
     for (int64_t task = begin; task < end; task++) {
         const int64_t nb = task % n_blocks, part = task / n_blocks % parts, block = task / (n_blocks * parts);
@@ -151,12 +165,11 @@ void k4a61faa39db2(void *const *buf, const int64_t *dim, void *scratch, int64_t 
             const struct t_bf16_panels panels = {b + p * 2 * PANEL, PANEL, b + (p + 1) * 2 * PANEL, 0, rate, PANEL / 2};
             const int64_t at = t * T_MR, rows = t_imin(T_MR, pixels - at);
             const struct t_bf16_rows a = rows_at(c, scratch, at);
-            t_bf16_tile(rows, N - p * T_NR, STEPS, a, panels, sums.made[!sums.turn]);
-            finish_sums(c, &sums);
-            sums.m = (image * OH + h0) * OW, sums.at = at, sums.rows = rows, sums.n = p * T_NR, sums.turn = !sums.turn;
+            multiply(c, &before, (struct part){(image * OH + h0) * OW, at, p * T_NR, (int)rows, 0}, a, panels, held, sums);
 
         }
-        finish_sums(c, &sums);
     }
+    t_bf16_last(held, sums);
+    finish_pixels(c, &before, T_MR, sums);
     t_bf16_close();
 }
