@@ -78,6 +78,7 @@ static __attribute__((noinline)) void finish_tile(const struct call *from, int64
 }
 
 #define BETWEEN 4 /* steps of a pair of tiles between which some pixels of the one before are finished */
+#define MADE T_MR /* pixels of a pair */
 
 /* Pixels of a block by a group of channels, as above, whose sums are made, and how many of them are finished. */
 struct part {
@@ -97,7 +98,7 @@ static void multiply(const struct call *c, struct part *before, struct part now,
     float *held, float *sums) {
     for (int i = 0; i < STEPS * TAPS; i += BETWEEN) {
         t_bf16_tile_part(now.rows, N - now.n, i, (int)t_imin(i + BETWEEN, STEPS * TAPS), a, b, NULL, held, sums);
-        finish_pixels(c, before, ((i + BETWEEN) * T_MR + STEPS * TAPS - 1) / (STEPS * TAPS), sums);
+        finish_pixels(c, before, ((i + BETWEEN) * MADE + STEPS * TAPS - 1) / (STEPS * TAPS), sums);
     }
     (*before) = now;
 }
@@ -134,7 +135,7 @@ T_FN struct t_bf16_rows rows_at(const struct call *c, const uint16_t *all, int64
 }
 
 /* ---- tasks ---- */
-void k466d55498ca8(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kd5ac19ef1f5b(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 1, n_blocks = 1;
@@ -165,11 +166,12 @@ void k466d55498ca8(void *const *buf, const int64_t *dim, void *scratch, int64_t 
             const struct t_bf16_panels panels = {b + p * 2 * PANEL, PANEL, b + (p + 1) * 2 * PANEL, 0, rate, PANEL / 2};
             const int64_t at = t * T_MR, rows = t_imin(T_MR, pixels - at);
             const struct t_bf16_rows a = rows_at(c, scratch, at);
-            multiply(c, &before, (struct part){(image * OH + h0) * OW, at, p * T_NR, (int)rows, 0}, a, panels, held, sums);
+            const int64_t m = (image * OH + h0) * OW;
+            multiply(c, &before, (struct part){m, at, p * T_NR, (int)rows, 0}, a, panels, held, sums);
 
         }
     }
     t_bf16_last(held, sums);
-    finish_pixels(c, &before, T_MR, sums);
+    finish_pixels(c, &before, MADE, sums);
     t_bf16_close();
 }

@@ -493,3 +493,55 @@ def test_images_are_stored_once_as_halves(tmp_path: Path, monkeypatch: pytest.Mo
     (expected,) = ReferenceEvaluator(made).run(None, {"x": x})
     assert np.abs(expected).max() > 0
     close(found, expected, 2**-7)
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("blocks", ["whole", "small", "shared"])
+@pytest.mark.parametrize("size", [(28, 28), (6, 12), (10, 32)])
+def test_the_largest_of_four_sums_is_a_result(
+    size: tuple[int, int], blocks: str, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In whatever blocks, with the bits of a pool behind, which NaN wins."""
+    monkeypatch.setattr("torshc.targets.cpu.bf16.TILES_FLOPS", 40_000)
+    if blocks == "small":
+        monkeypatch.setattr("torshc.targets.cpu.conv_bf16.BLOCK_BYTES", 24 * 1024)
+    if blocks == "shared":
+        monkeypatch.setattr("torshc.targets.cpu.conv_bf16.STAY_BYTES", 0)
+    x, w, b = halves(40, 5, 32, *size), halves(41, 37, 32, 3, 3), random(np.random.default_rng(42), (37,))
+    x[1, 7, 3, 5] = np.nan
+    found = []
+    for windows in ((), (2, 2)):
+        m = Maker()
+        conv = Conv((1, 1), tuple(map(const, (1, 1, 1, 1))), (1, 1), 1, "f32", windows)
+        y = m.builder.one(conv, m.input(*x.shape, dtype=BF16), m.constant(w), m.constant(b))
+        y = m.add("Cast", m.add("Relu", y), to=BF16)
+        y = y if windows else m.add("MaxPool", y, kernel=(2, 2), strides=(2, 2), pads=(const(0),) * 4, dilations=(1, 1))
+        made = program(m.output(y), AmxKernel, lanes)
+        found.append(made.run(x)[0].astype(np.float32))
+    kernel = made.kernels[-1]
+    assert isinstance(kernel, ImageKernel) and kernel.pooled and (kernel.images > 1) == (blocks == "shared")
+    np.testing.assert_array_equal(*found)
+    assert 0 < np.isnan(found[0]).sum() < found[0].size // 5
+
+
+def test_a_pool_behind_a_convolution_is_a_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a whole model, with the bits of two kernels."""
+    for module in ("conv_bf16", "gemm", "bf16"):
+        monkeypatch.setattr(f"torshc.targets.cpu.{module}.choose_form", lambda extras, rows=None: FORMS[0])
+    rng = np.random.default_rng(43)
+    shapes = {"w": (32, 3, 3, 3), "v": (40, 32, 3, 3), "b": (40,), "u": (9, 40, 3, 3)}
+    weights = {n: (rng.standard_normal(s) / 8).astype(np.float32) for n, s in shapes.items()}
+    nodes = [
+        node("Conv", "x w", "a", pads=[1] * 4), node("Relu", "a", "c"), node("Conv", "c v b", "d", pads=[1] * 4),
+        node("Relu", "d", "e"), node("MaxPool", "e", "f", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Conv", "f u", "y"),
+    ]  # fmt: skip
+    made = model(nodes, {"x": [2, 3, 28, 28]}, ["y"], weights)
+    x, found = rng.standard_normal((2, 3, 28, 28)).astype(np.float32), []
+    for wanted in (True, False):
+        out = tmp_path / f"{wanted}.tsc"
+        done = torshc.compile(made, out, precision="bf16", passes={"pool_sums": wanted})
+        assert ("row.c.j2" in [k.template for u in done.units for k in u.kernels]) != wanted
+        with torshc.load(out, threads=2) as loaded:
+            found.append(loaded.run({"x": x})["y"])
+    np.testing.assert_array_equal(*found)

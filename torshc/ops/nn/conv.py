@@ -168,6 +168,8 @@ class Conv(Op):
         pads: margins, first all begins, then all ends.
         group: number of independent groups of channels; an expression where it is known only at run time.
         out: element type of the result where it is not that of the data; the bias may be of either.
+        windows: in each spatial dimension, how many neighbours have one result, the largest; () for one each. Only
+            passes set it, for kernels that have it (`passes/pool_sums.py`).
     """
 
     family: ClassVar[str] = "conv"
@@ -176,6 +178,7 @@ class Conv(Op):
     dilations: Ints = ()
     group: int | Expr = 1
     out: str = ""
+    windows: Ints = ()
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x, w = operands(inputs, "Conv")
@@ -183,6 +186,8 @@ class Conv(Op):
         grouped(w.shape[0], self.group, constraints, f"Conv in {self.group} groups with weights {w.type!r}")
         bias_of(inputs, w.shape[0], constraints, "Conv")
         spatial = slide(x.shape[2:], spatial_of(w), Window(self.strides, self.pads, self.dilations))
+        if self.windows:
+            spatial = tuple(d // count for d, count in zip(spatial, self.windows, strict=True))
         return [TensorType(product_type(x.dtype, self.out), (x.shape[0], w.shape[0], *spatial))]
 
     def nest(self, node: Node, output: int) -> LoopNest:
@@ -190,6 +195,7 @@ class Conv(Op):
         has_bias = len(node.operands) > 2
 
         def body(at: Index, inner: Index, read: Read) -> Scalar:
+            assert not self.windows  # the largest of several sums is not one
             index, ok = self.place(at, inner, x, w)
             value = read(0, index)
             return where(ok, value, 0) * read(1, (at[1], *inner))
@@ -216,7 +222,7 @@ class Conv(Op):
         return (at[0], channel, *index), ok
 
     def flops(self, node: Node) -> Expr:
-        taps = const(2)
+        taps = const(2 * prod(self.windows))
         for d in node.operands[1].shape[1:]:
             taps = taps * d
         return node.output.type.size * taps

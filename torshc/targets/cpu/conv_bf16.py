@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import BF16, I32, Expr, as_int, axis, ceil_div, const, load
+from ...expr import BF16, I32, Expr, as_int, axis, ceil_div, const, load, product
 from ...graph import Node, Value
 from ...kernels.base import Packed
 from ...kernels.heavy import (
@@ -66,6 +66,11 @@ class ImageKernel(AmxKernel):
         return self.window.size
 
     @property
+    def pooled(self) -> bool:
+        """Whether of two neighbours, and the two below them, the largest is kept."""
+        return self.size.windows != (1, 1)
+
+    @property
     def wide(self) -> int:
         """Pixels of the result that a row of a plane has room for, those behind the edge among them."""
         size = self.size
@@ -113,10 +118,14 @@ class ImageKernel(AmxKernel):
     def _tiles(self) -> tuple[int, int, bool]:
         """Pairs of tiles of a block, the rows of a tile, and whether they fill rows of output.
 
-        Fewest pairs, then fewest rows: a step of 14 rows takes 0.97 of one of 16.
+        Fewest pairs, then fewest rows: a step of 14 rows takes 0.97 of one of 16. The two that
+        are pooled lie one below the other.
         """
         width = as_int(self.size.ow) or 1
         found = []
+        if self.pooled:
+            rows = next(n for n in range(TILE_ROWS, LEAST_ROWS - 1, -2) if width % n == 0)
+            return self.rows // 2 * (width // rows), rows, True
         for rows in range(TILE_ROWS, LEAST_ROWS - 1, -1):
             exact = width % rows == 0
             pixels = self.rows * width if exact else (self.rows - 1) * self.wide + width
@@ -167,15 +176,16 @@ def lower_halves(
 ) -> Bf16GemmKernel:
     """A convolution of one group: over copies of images where channels fill steps of tiles, else of packed pixels."""
 
-    def product(weights: Packed) -> Bf16GemmKernel:
+    def by(weights: Packed) -> Bf16GemmKernel:
         buffers = Buffers(storage)
         return _product(group, node, size, source_strides(element, size, buffers), weights, buffers, machine)
 
     if choose_form(machine.extras) is AmxKernel and size.ic % STEP == 0 and size.taps:
-        made = product(_pack(node.operands[1], size, steps=size.ic // STEP))
+        made = by(_pack(node.operands[1], size, steps=size.ic // STEP))
         if (over := _over_images(ImageKernel.of(made))) is not None:
             return over
-    return product(_pack(node.operands[1], size))
+    assert size.windows == (1, 1)  # passes pool what has a kernel for it
+    return by(_pack(node.operands[1], size))
 
 
 def lower_picture(
@@ -209,7 +219,7 @@ def _product(
     channel = columns if size.oc > 1 else const(0)
     stores = finish(group, node, accumulated(group, bias_of(node), channel), size.index(n, channel, h, v), buffers)
     pixels, stores = join_stores([a for a in axes if as_int(a.args[0]) != 1], stores)
-    count, depth = size.stack * size.oh * size.ow, const(size.ic * size.taps)
+    count, depth = product([a.args[0] for a in axes]), const(size.ic * size.taps)
     tile = form.choose_tile(machine.lanes, as_int(count))
     blocks = form.choose_blocks(machine, tile, count, const(size.oc), depth, const(1), packs=True)
     return form(
@@ -239,7 +249,8 @@ def _over_images(kernel: ImageKernel) -> ImageKernel | None:
     if first > MOST_BYTES:
         return None
     blocks = -(-height // max(1, 1 + (BLOCK_BYTES - first) // (more - first)))
-    kernel = ImageKernel.of(kernel, rows=-(-height // blocks))
+    blocks = min(blocks, height // kernel.size.windows[0])
+    kernel = ImageKernel.of(kernel, rows=-(-height // kernel.size.windows[0] // blocks) * kernel.size.windows[0])
     if blocks == 1 and kernel.weight_bytes > STAY_BYTES:
         kernel = ImageKernel.of(kernel, images=_images_of_block(kernel))
     count = ceil_div(kernel.size.images, kernel.images) * blocks

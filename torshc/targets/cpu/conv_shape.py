@@ -50,6 +50,7 @@ class Geometry:
         pad: margin before the first row and column.
         flat: whether it is one-dimensional.
         planes: the dimension that volumes have before their rows.
+        windows: rows and columns of which the largest of a convolution's results is kept.
     """
 
     images: Expr
@@ -66,6 +67,7 @@ class Geometry:
     pad: tuple[Expr, Expr]
     flat: bool
     planes: Planes | None = None
+    windows: tuple[int, int] = (1, 1)
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -82,11 +84,12 @@ class Geometry:
         return self.images if self.planes is None else self.images * self.planes.outside
 
     def axes(self, inside: bool) -> list[Expr]:
-        """Axes of images, planes of volumes, rows and columns; of the input or of the output."""
+        """Axes of images, planes of volumes, rows and columns; of the input or of what is kept of the output."""
+        (down, across) = self.windows
         n, h, w = (
             axis("n", self.images),
-            axis("h", self.ih if inside else self.oh),
-            axis("w", self.iw if inside else self.ow),
+            axis("h", self.ih if inside else self.oh // down),
+            axis("w", self.iw if inside else self.ow // across),
         )
         if self.planes is None:
             return [n, h, w]
@@ -114,7 +117,8 @@ def geometry(node: Node, oc: int, ic: int, volumes: bool = False) -> Geometry | 
         return None
     flat = x.type.rank == 3
     strides, dilations = (_pair(op.attributes()[name], flat) for name in ("strides", "dilations"))
-    rows_in, rows_out = (const(1), const(1)) if flat else (x.shape[-2], y.shape[-2])
+    windows = _pair(op.attributes().get("windows") or (1,) * (x.type.rank - 2), flat)
+    rows_in, rows_out = (const(1), const(1)) if flat else (x.shape[-2], y.shape[-2] * windows[0])
     pads: Sequence[Expr] = op.attributes()["pads"]
     before = pads[: x.type.rank - 2]
     planes = None
@@ -129,13 +133,14 @@ def geometry(node: Node, oc: int, ic: int, volumes: bool = False) -> Geometry | 
         ih=rows_in,
         iw=x.shape[-1],
         oh=rows_out,
-        ow=y.shape[-1],
+        ow=y.shape[-1] * windows[1],
         kernel=(1 if flat else kernel[-2], kernel[-1]),
         stride=strides,
         dilation=dilations,
         pad=(const(0) if flat else before[-2], before[-1]),
         flat=flat,
         planes=planes,
+        windows=windows,
     )
 
 
