@@ -105,6 +105,16 @@ T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16
     if (down > 1) T_AMX_STORE(2, sums + T_BELOW, row);
     if (down > 1 && across > 1) T_AMX_STORE(3, sums + T_BELOW + 16, row);
 }
+/* One factor is to stay in the first cache, so the other one passes it by: rows, which taps or columns read again, or in blocks
+ * of steps weights. */
+#ifdef T_BLOCKS
+#define T_LOAD_ROWS T_AMX_STREAM
+#define T_LOAD_WEIGHTS T_AMX_LOAD
+#else
+#define T_LOAD_ROWS T_AMX_LOAD
+#define T_LOAD_WEIGHTS T_AMX_STREAM
+#endif
+
 /* The same in parts, of all steps of all taps those from `from` up to `to`: the sums stay in their tiles, from `start` on, or 0
  * where that is NULL. In the first step what these held before goes to `before`, a tile behind each product, as four stores at
  * once hold up the loads behind them; `held` is where there are no tiles. */
@@ -119,8 +129,8 @@ T_FN void t_bf16_part(const int down, const int across, int from, int to, struct
     for (int i = from; i < to; i++, b.at += T_STEP) {
         const int first = i == 0;
         const uint16_t *rows = a.at + (a.places ? a.places[tap] : 0);
-        T_AMX_LOAD(4, rows, a.row * 2);
-        T_AMX_LOAD(6, b.at, 64);
+        T_LOAD_ROWS(4, rows, a.row * 2);
+        T_LOAD_WEIGHTS(6, b.at, 64);
         if (first) {
             T_AMX_STORE(0, before, row);
             if (start) T_AMX_LOAD(0, start, row);
@@ -133,7 +143,7 @@ T_FN void t_bf16_part(const int down, const int across, int from, int to, struct
             else T_AMX_ZERO(2);
         }
         if (down > 1) {
-            T_AMX_LOAD(5, rows + a.below, a.row * 2);
+            T_LOAD_ROWS(5, rows + a.below, a.row * 2);
             T_AMX_DOT_BF16(2, 5, 6);
         }
         if (first) {
@@ -142,7 +152,7 @@ T_FN void t_bf16_part(const int down, const int across, int from, int to, struct
             else T_AMX_ZERO(1);
         }
         if (across > 1) {
-            T_AMX_LOAD(7, b.at + b.panel, 64);
+            T_LOAD_WEIGHTS(7, b.at + b.panel, 64);
             T_AMX_DOT_BF16(1, 4, 7);
         }
         if (first) {

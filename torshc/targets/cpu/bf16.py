@@ -25,7 +25,7 @@ STAY_BYTES = 768 * 1024  # of weights that stay in L2 beside the rows that they 
 STREAM_BYTES = (
     4 * 1024 * 1024
 )  # of weights that lie in no cache of a core; from L2 one panel comes at a third of the rate
-BLOCK_STEPS = 8  # of a block of sums, whose weights and rows lie in the first cache: 16 KiB each
+BLOCK_STEPS = 16  # of a block of sums, whose weights stay in the first cache: 32 KiB of 48
 WHOLE_STEPS = 12  # that are not worth blocks
 PACKED_COLUMNS = 768  # for which rows that crowd each other out of the caches are worth packing
 LINE, SETS = 64, 64  # bytes of a line of that cache, and its sets
