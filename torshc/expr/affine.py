@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from .dtype import I64
 from .expr import Expr, const, locals_of
@@ -11,6 +12,7 @@ from .functions import substitute
 from .index import Poly, from_poly, poly_of
 
 
+@lru_cache(1 << 12)  # forms of a product for ranges of sizes are made of the same offsets, and so are equal layers
 def split_axis(e: Expr, axis: Expr) -> tuple[Expr, Expr] | None:
     """(stride, rest) with e = stride * axis + rest and neither holding the axis, or None when e is not affine in it."""
     stride: Poly = {}
@@ -30,6 +32,11 @@ def split_axis(e: Expr, axis: Expr) -> tuple[Expr, Expr] | None:
 
 def strides_along(e: Expr, axes: Sequence[Expr]) -> tuple[tuple[Expr, ...], Expr] | None:
     """Strides along each of several axes and the rest, or None when e is not affine in all of them."""
+    return _strides(e, tuple(axes))
+
+
+@lru_cache(1 << 12)
+def _strides(e: Expr, axes: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], Expr] | None:
     strides = []
     for axis in axes:
         parts = split_axis(e, axis)
