@@ -6,6 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, inf
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from ...expr import DType, Expr, const
 from ...kernels.machine import Choice, Device, Machine
@@ -63,6 +67,10 @@ _SAMPLES = (
     *range(4096, 16384, 1024), *range(16384, 65537, 8192),
 )  # fmt: skip
 _FARTHEST, _IMAGES = 65536, 64  # the largest size at which they are compared, and at least so many times the unit
+
+Several = npt.NDArray[np.float64]  # floats, as products of large sizes have no end
+Sizes = tuple[int | Several, int | Several, int | Several, int | Several]  # products, rows, columns, terms
+Clocks = Any  # a float for each of several sizes, or one
 
 
 @dataclass(frozen=True)
@@ -151,7 +159,7 @@ def choose(
     if known and not given.pieces:
         choices += _filling(device, dict.fromkeys(tile for tile, _ in choices), (batch, m, n, k))
     for tile, splits in choices:
-        time = estimate(device, tile, splits, (batch, m, n, k))
+        time = float(estimate(device, tile, splits, (batch, m, n, k)))
         if not known and joins(device, tile, splits):
             time = inf  # there may be many more tiles
         if best is None or time < best[0]:
@@ -175,7 +183,8 @@ def choose_by_size(
     choices = _choices(tiles, sizes[3] or 1, given, MAX_SPLITS)
     numbers = [n for n in _SAMPLES if n <= _IMAGES or n * unit <= _FARTHEST]
     samples = [n * unit for n in numbers]
-    times = [[estimate(device, *c, _with(sizes, place, n)) for c in choices] for n in samples]
+    asked = _with(sizes, place, np.array(samples, float))
+    times = np.transpose([estimate(device, *c, asked) for c in choices]).tolist()
     times[-1] = [t if c[1] == 1 else inf for t, c in zip(times[-1], choices, strict=True)]  # memory has an end
     wanted = [_near(n, unit > 1) for n in numbers]
     wanted[-1] = NEAR_USUAL, USUAL  # all beyond it, which take longest, have the same choice
@@ -220,7 +229,7 @@ def _filling(
         yield from ((tile, s) for s in sorted(pieces) if SHORT < s <= MORE_PIECES[-1] and s * FILLING_PIECE <= k)
 
 
-def _with(sizes: Sequence[int | None], place: int, size: int) -> tuple[int, int, int, int]:
+def _with(sizes: Sequence[int | None], place: int, size: Several) -> Sizes:
     batch, m, n, k = (size if i == place else max(s or 1, 1) for i, s in enumerate(sizes))
     return batch, m, n, k
 
@@ -280,29 +289,33 @@ def _covers(open_samples: Set[int], served: Mapping[int, Set[int]], size: int) -
                 yield (c, *rest)
 
 
-def estimate(device: Device, tile: AnyTile, splits: int, sizes: tuple[int, int, int, int]) -> float:
+def estimate(device: Device, tile: AnyTile, splits: int, sizes: Sizes) -> Clocks:
     """Clocks that a product takes, about: for the fullest multiprocessor arithmetic, or loads, or their latency."""
     batch, m, n, k = sizes
-    blocks = batch * ceil(m / tile.m) * ceil(n / tile.n) * splits
-    steps = ceil(ceil(k / tile.k) / splits)
-    here = ceil(blocks / device.units)
-    work = here * steps * tile.m * tile.n * tile.k
-    sums = 0 if splits == 1 else splits * batch * m * n * 8
+    blocks = batch * _parts(m, tile.m) * _parts(n, tile.n) * splits
+    steps = _parts(_parts(k, tile.k), splits)
+    here = _parts(blocks, device.units)
+    work = here * steps * (tile.m * tile.n * tile.k)
+    sums = batch * m * n * (splits * 8)
     if isinstance(tile, GroupTile):
-        after = 0.0
         if joins(device, tile, splits):
-            if blocks > device.units * ROOM[splits] // ROOM[2]:
-                return inf  # a block of a cluster has one tile
-            tile = replace(tile, cluster=splits)
-            after = tile.join + JOIN_PIECE * splits
-        elif sums:
-            after = GROUP_LAUNCH + sums / (LINE_SUM_BYTES if m <= tile.m else GROUP_SUM_BYTES)
-        return _of_groups(tile, here, steps, work / tile.rate, n) + after
-    resident = max(1, min(here, tile.fits))
-    rate = tile.rate * min(1.0, resident * tile.warps / FULL_WARPS)
-    reads = here * steps * (tile.m + tile.n) * tile.k * tile.element / tile.cache
-    waits = ceil(here / resident) * (steps / max(tile.stages - 1, 1) + 2) * LATENCY
-    return max(work / rate, reads, waits) + here * tile.results + (LAUNCH + sums / SUM_BYTES if sums else 0.0)
+            clocks = _of_groups(replace(tile, cluster=splits), here, steps, work / tile.rate, n)
+            fit = blocks <= device.units * ROOM[splits] // ROOM[2]  # a block of a cluster has one tile
+            return np.where(fit, clocks + (tile.join + JOIN_PIECE * splits), inf)
+        clocks = _of_groups(tile, here, steps, work / tile.rate, n)
+        rate = np.where(m <= tile.m, LINE_SUM_BYTES, GROUP_SUM_BYTES)
+        return clocks + (GROUP_LAUNCH + sums / rate) if splits > 1 else clocks
+    resident = np.minimum(np.maximum(here, 1), tile.fits)
+    rate = tile.rate * np.minimum(1.0, resident * tile.warps / FULL_WARPS)
+    reads = here * steps * ((tile.m + tile.n) * tile.k * tile.element) / tile.cache
+    waits = _parts(here, resident) * (steps / max(tile.stages - 1, 1) + 2) * LATENCY
+    clocks = np.maximum(np.maximum(work / rate, reads), waits) + here * tile.results
+    return clocks + (LAUNCH + sums / SUM_BYTES) if splits > 1 else clocks
+
+
+def _parts(size: Any, each: Any) -> Any:
+    """How many parts of a size there are; of a number or of several."""
+    return -(-size // each)
 
 
 def joins(device: Device, tile: AnyTile, pieces: int) -> bool:
@@ -310,12 +323,12 @@ def joins(device: Device, tile: AnyTile, pieces: int) -> bool:
     return device.clusters and pieces in ROOM and isinstance(tile, GroupTile) and tile.m * tile.n <= tile.joined
 
 
-def _of_groups(tile: GroupTile, here: int, steps: int, work: float, columns: int) -> float:
+def _of_groups(tile: GroupTile, here: Any, steps: Any, work: Any, columns: int | Several) -> Clocks:
     """Clocks of some tiles in turn: the next are brought meanwhile, and multiplied where groups take turns."""
     reads = here * steps * tile.stage / GROUP_BYTES
     waits = (here * steps / (tile.stages - 1) + 2.6) * GROUP_LATENCY
-    busy, last = max(work, reads, waits) + 100 * here, tile.results / tile.cluster
-    if columns % tile.packet:
-        last *= 4  # results leave one by one
-        busy = max(busy, GROUP_BUSY * reads)
-    return max(busy, here * (last + 250)) + 1.3 * last if tile.turns else busy + 0.85 * here * last
+    one_by_one = columns % tile.packet != 0  # results leave so
+    busy = np.maximum(np.maximum(work, reads), waits) + 100 * here
+    busy = np.where(one_by_one, np.maximum(busy, GROUP_BUSY * reads), busy)
+    last = np.where(one_by_one, 4, 1) * (tile.results / tile.cluster)
+    return np.maximum(busy, here * (last + 250)) + 1.3 * last if tile.turns else busy + 0.85 * here * last
