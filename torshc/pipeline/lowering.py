@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from ..base.budget import afford
@@ -14,7 +15,7 @@ from ..graph import Graph
 from ..kernels.base import Kernel
 from ..plan.group import Group
 from ..plan.place import Plan
-from ..targets import NoKernel, Target
+from ..targets import NoKernel, Rendered, Target
 from .compilation import Unit
 from .records import Choices, Tuning, choices_text, name_of, tunable
 
@@ -76,13 +77,17 @@ def _apply_record(graph: Graph, plan: Plan, usual: Lowered, tuning: Tuning) -> L
 def render_groups(lowered: list[Lowered], wanted: Target) -> tuple[list[Unit], list[Placed], dict[str, str]]:
     units, placed = [], []
     texts: dict[str, str] = {}
+    known: dict[Hashable, Rendered] = {}
     for made_of in lowered:
         group, target, refused = made_of.group, made_of.target, made_of.refused
         symbols, sizes = [], []
         away = bool(refused) and wanted.device != CPU  # operands of a fallback are copied from a device only
         for kernel in made_of.kernels:
-            made = target.render(kernel)
-            texts |= made.files(target.suffix)
+            key = target.text_key(kernel)
+            made = known.get((target.name, key)) if key is not None else None
+            if made is None:
+                made = known[target.name, key] = target.render(kernel)
+                texts |= made.files(target.suffix)
             symbols.append(made.symbol)
             sizes.append(made.dims)
             comment, threads = _comment(group, kernel), target.threads(kernel)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
@@ -204,6 +204,10 @@ class Target(ABC):
     @abstractmethod
     def render(self, kernel: Kernel) -> Rendered:
         """The source of a kernel."""
+
+    def text_key(self, kernel: Kernel) -> Hashable:
+        """What a kernel's text follows from: kernels of equal keys are rendered once; None where that is not known."""
+        return None
 
     def parameters(self, kernel: Kernel) -> tuple[Parameter, ...]:
         """What may be chosen of a kernel."""

@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import jinja2
+import numpy as np
 import pytest
 
-from torshc.expr import F16, F32, Expr, acc, axis, call, cast, const, dim, load
+from torshc.expr import F16, F32, DType, Expr, acc, axis, call, cast, const, dim, load
+from torshc.graph import TensorType, Value
 from torshc.kernels.base import Buffer, Store, Temporary
 from torshc.kernels.machine import Machine
 from torshc.targets.base import environment, find_target
@@ -106,3 +108,26 @@ def test_a_number_of_an_element_is_wide_though_indices_are_not() -> None:
     source = find_target("cuda")(Machine()).render(made).source
     assert "#define T_INDEX int\n" in source
     assert "8589934592 * t_max_i64(((int64_t)i1 - (int64_t)i2), 0)" in source
+
+
+def test_kernels_of_one_key_have_one_text() -> None:
+    """Whatever their operands are; but not where these are weights, are one and the same, or have other types."""
+    i = axis("i0", 64)
+
+    def copy(first: Value, second: Value, dtype: DType = F32) -> GridMap:
+        read = load(0, (i,), F32) + load(1, (i,), F32)
+        buffers = (
+            Buffer(first, F32, False),
+            Buffer(second, F32, False),
+            Buffer(Temporary("t", 0, const(256)), dtype, True),
+        )
+        return GridMap(buffers, const(64), const(0), const(0), (i,), (Store(2, i, read),), 1, 1)
+
+    target = CudaTarget(Machine())
+    a, b, c, weight = (Value(n, f"v{n}", TensorType(F32, (const(64),))) for n in range(4))
+    weight.const = np.ones(64, np.float32)
+    made = [copy(a, b), copy(b, c), copy(a, a), copy(a, weight), copy(a, b, F16)]
+    keys, texts = [target.text_key(k) for k in made], [target.render(k).text for k in made]
+    assert keys[0] == keys[1] and texts[0] == texts[1]
+    assert len({*keys}) == 4 and len({*texts}) == 2
+    assert target.text_key(replace(made[0], when=dim("n") < 4)) == keys[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -12,7 +12,7 @@ from ...expr import F32, DType, Expr, as_int, product, walk
 from ...expr.affine import contains, divisor_of
 from ...expr.formulas import EXACT, Language
 from ...graph import Graph, Value
-from ...kernels.base import Buffer, Kernel, Packed, Store
+from ...kernels.base import Buffer, Kernel, Operand, Packed, Store, text_fields
 from ...kernels.lower import idle_when_empty
 from ...kernels.machine import Device, Machine
 from ...kernels.nest import Accumulator
@@ -508,6 +508,15 @@ class GridTarget(Target):
     def render(self, kernel: Kernel) -> Rendered:
         printer = GridPrinter(kernel, self.words)
         return render_kernel(self.search, kernel.template, printer, self.name, w=self.words, T=self.threads(kernel))
+
+    def text_key(self, kernel: Kernel) -> Hashable:
+        """The kernel, and of its operands what templates ask for: which are one, which are weights, and their sizes."""
+        first: dict[Operand, int] = {}
+        buffers = tuple(
+            (first.setdefault(b.operand, k), b.dtype, b.written, b.start, b.length, b.constant, _elements(b))
+            for k, b in enumerate(kernel.buffers)
+        )
+        return (type(kernel), buffers, *(getattr(kernel, name) for name in text_fields(kernel)))
 
     def threads(self, kernel: Kernel) -> int:
         threads: int = getattr(kernel, "threads", 0)
