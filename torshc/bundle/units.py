@@ -24,6 +24,9 @@ _UNITS = 8
 _TOGETHER = (
     16  # kernels of a unit at most, on average; the number of units is a power of two, so that it seldom changes
 )
+# Characters of kernels of C++ for each unit, about, where that makes more units. A compiler takes as long for 47,000 as
+# for its start and its headers: smaller units take more of all processors, larger ones are waited for.
+_LENGTH = 120_000
 _FULL = 1.2  # times the mean length of units that one may have at the most, as processors wait for the longest
 _TOGETHER_IN_C = 8  # the same of small kernels of C
 _SMALL = 4000  # characters of a kernel of C that takes no longer than the start of its compiler, with the headers
@@ -46,8 +49,12 @@ def make_units(
     total, in_c = len(joined), any(n.endswith(".c") for n in joined)
     if total <= _FEW and not in_c:
         return {}
-    units = total / _TOGETHER_IN_C if in_c else max(total / _TOGETHER, min(_UNITS, total / _LEAST))
-    parts = {o: _power_of_two(units * n / total) for o, n in Counter(joined.values()).items()}
+    shares = Counter[str]()
+    for name, opening in joined.items():
+        shares[opening] += 1 if in_c else len(sources[name])
+    whole = shares.total()
+    units = total / _TOGETHER_IN_C if in_c else max(total / _TOGETHER, min(_UNITS, total / _LEAST), whole / _LENGTH)
+    parts = {o: _power_of_two(units * n / whole) for o, n in shares.items()}
     kinds = defaultdict[tuple[str, tuple[str, ...]], list[str]](list)
     for name, opening in joined.items():
         kinds[opening, tuple(flags[name])].append(name)
