@@ -189,7 +189,7 @@ def choose_by_size(
     wanted = [_near(n, unit > 1) for n in numbers]
     wanted[-1] = NEAR_USUAL, USUAL  # all beyond it, which take longest, have the same choice
     kept = fewest_near(times, wanted)
-    near = [[t <= SAME * min(row[c] for c in kept) for t in row] for row in times]
+    near = [[t <= most for t in row] for row in times for most in [SAME * min(row[c] for c in kept)]]
     found: list[tuple[int, int]] = []  # the last sample, and the choice
     start = 0
     while start < len(samples):

@@ -226,6 +226,9 @@ def pack(source: Value, offset: Expr, order: Sequence[Expr]) -> tuple[Packed, Ex
         if source.dtype.is_storage:
             array = array.view(f"u{source.dtype.size}")
         view = view_elements(array, start, known, steps)
+        if width == known[-1] and view.size <= AT_ONCE:
+            yield view
+            return
         matrices = view.reshape(1, -1) if view.ndim == 1 else view
         for which in np.ndindex(*matrices.shape[:-2]):
             for row in range(0, matrices.shape[-2], at_once):
