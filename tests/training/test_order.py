@@ -31,14 +31,3 @@ def test_clipped_updates_stay_behind_all_gradients(tmp_path: Path) -> None:
     place = {v: k for k, n in enumerate(graph.nodes) for v in n.outputs}
     (gradient,) = (k for k, n in enumerate(graph.nodes) if n.op.name == "ConvWeights")
     assert all(place[new] > gradient for s, _, new in graph.updates if s.trained)
-
-
-def test_places_of_maxima_are_found_with_them(tmp_path: Path) -> None:
-    """So the backward pass reads bytes, and neither what was pooled nor the maxima."""
-    graph = Steps(convolutional(), write_step(tmp_path, STEP), {"x": (2, 1, 6, 6)}).graph
-    place = {n.op.name: k for k, n in enumerate(graph.nodes)}
-    (tap,) = (n for n in graph.nodes if n.op.name == "PoolTap")
-    assert place["MaxPool"] < place["PoolTap"] < place["PoolBack"]
-    loss = next(k for k, n in enumerate(graph.nodes) if graph.outputs[0] in n.outputs)
-    late = [v for n in graph.nodes[loss:] for v in n.operands]
-    assert place["PoolTap"] < loss and tap.output in late and tap.operands[1] not in late

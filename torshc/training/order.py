@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ..graph import Graph, Value, arrange
-from ..ops.nn.pool import PoolTap
 
 
 def bring_forward(graph: Graph, first: int, old: Collection[Value]) -> None:
@@ -30,15 +29,3 @@ def bring_forward(graph: Graph, first: int, old: Collection[Value]) -> None:
         place |= dict.fromkeys(node.outputs, behind[-1])
     order = sorted(range(len(graph.nodes)), key=lambda k: (behind[k], k))
     arrange(graph, [graph.nodes[k] for k in order])
-
-
-def find_maxima_early(graph: Graph) -> None:
-    """Move nodes that look for the places of maxima to where the maxima are computed.
-
-    The backward pass then reads the places, a byte each, and the memory of what was pooled is free before it.
-    """
-    behind = {n: k for k, n in enumerate(graph.nodes)}
-    for node in [n for n in graph.nodes if isinstance(n.op, PoolTap)]:
-        made = [v.producer for v in node.operands if v.producer is not None]
-        behind[node] = max((behind[n] for n in made), default=0)
-    arrange(graph, sorted(graph.nodes, key=behind.__getitem__))

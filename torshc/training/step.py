@@ -23,9 +23,10 @@ from ..ops.tensor.random import salt
 from ..passes.config import Problems
 from .config import SEED, Choice, Training
 from .losses import add_loss
+from .maxima import find_maxima_early, mask_maxima
 from .mode import Mode
 from .optimizers import INPUT, At, clipped
-from .order import bring_forward, find_maxima_early
+from .order import bring_forward
 from .replicas import Replicas
 from .scaling import RESULTS, Scaling
 
@@ -86,7 +87,6 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     weights, kept, parts = _updates(builder, training, held, found, rate, at, scaling, replicas)
     if training.ranks == 1:
         bring_forward(graph, behind, held.values())
-    find_maxima_early(graph)
     running = {name: (old, replicas.mean(totals[name])) for name, (old, _) in mode.running.items()}
     loss = replicas.mean(totals[_LOSS])
     replicas.settle()
@@ -97,6 +97,8 @@ def make_training_graph(graph: Graph, training: Training) -> None:
     graph.declare_inputs([*graph.inputs, *filter(None, (target, rate, seed)), *(old for old, _ in pairs.values())])
     results = {_LOSS: loss} | scaling.results | dict(zip(asked, given, strict=True)) | slopes
     graph.declare_outputs([*results.values(), *(new for _, new in pairs.values())], [*results, *pairs])
+    mask_maxima(graph)
+    find_maxima_early(graph)
     graph.recomputes = training.recompute
     graph.declare_states(State(name, first.get(name), name in weights, parts.get(name)) for name in pairs)
 

@@ -88,10 +88,17 @@ def relu(x: Scalar) -> Scalar:
 
 @gradient_of("Relu")
 def _relu_gradient(op: Pointwise, at: Backward) -> Tensor:
-    """0 at 0, as PyTorch has it; so are all that follow where a slope jumps. It reads the result, which others keep."""
     y, g = at.outputs[0], at.gradient
-    change, kept = (Scalar(argument(k, compute(v.dtype))) for k, v in enumerate((g, y)))
-    return apply_op(Expression(where(kept > 0, change, 0).expr, g.dtype), g, y)
+    return apply_op(relu_slope(g.dtype, y.dtype), g, y)
+
+
+def relu_slope(change: DType, kept: DType) -> Expression:
+    """What hands a gradient back of the gradient and the Relu's result, which others keep.
+
+    0 at 0, as PyTorch has it; so are all that follow where a slope jumps.
+    """
+    g, y = (Scalar(argument(k, compute(t))) for k, t in enumerate((change, kept)))
+    return Expression(where(y > 0, g, 0).expr, change)
 
 
 @pointwise("Reciprocal")

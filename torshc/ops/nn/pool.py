@@ -248,20 +248,26 @@ class PoolTap(PoolPlace):
 
     Operands, and which of equal elements counts, as of PoolPlace. A window that covers the margin alone has as its
     number that of the elements of a window.
+
+    Attributes:
+        positive: so has one whose maximum is not above 0.
     """
+
+    positive: bool = False
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         few = math.prod(self.kernel) <= U8.range[1]
         return [TensorType(U8 if few else I32, super().infer(inputs, constraints)[0].shape)]
 
     def nest(self, node: Node, output: int) -> LoopNest:
-        none, window = const(math.prod(self.kernel)), tuple(map(const, self.kernel))
+        none, window = element(const(math.prod(self.kernel))), tuple(map(const, self.kernel))
 
         def body(at: Index, inner: Index, read: Read) -> Scalar:
-            return where(self.is_largest(node, at, inner, read), element(linear(inner, window)), element(none))
+            return where(self.is_largest(node, at, inner, read), element(linear(inner, window)), none)
 
         def finish(total: Scalar, at: Index, read: Read) -> Scalar:
-            return total.cast(node.output.dtype)
+            place = where(read(1, at) > 0, total, none) if self.positive else total
+            return place.cast(node.output.dtype)
 
         return LoopNest(body, window, self.combine, finish)
 
