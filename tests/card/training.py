@@ -94,8 +94,7 @@ def training(options: argparse.Namespace, folder: Path, until: float) -> int:
     for step in steps:
         done = built[step]
         print(f"\n{step}: {done.fault or f'compiled in {done.seconds:.0f} s'}"[:1000], flush=True)
-        kernels = 0 if step.less else options.kernels
-        faults += bool(done.fault or _apart(_measure, step, folder, kernels))
+        faults += bool(done.fault or _apart(_measure, step, folder, options.kernels))
     _show_table(steps, folder)
     return faults
 
