@@ -133,7 +133,7 @@ def test_segments_that_are_computed_again_give_the_same_bits(segments: int, tmp_
     make_training_graph(graph, read_training(step))
     fed = random_inputs(graph)
     before, products = run_graph(graph, fed), names(graph).count("MatMul")
-    graph.bound = segments, 2**31
+    graph.bound = segments, range(2**31)
     assert run_one("recompute_activations", graph, OPTIONS)
     verify(graph, "recompute_activations")
     found = graph.recomputations

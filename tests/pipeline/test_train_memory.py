@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from ctypes import byref, c_size_t
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,11 @@ from torshc.base.errors import ConfigError
 from torshc.base.options import CompileOptions
 from torshc.cli import cli
 from torshc.explain import explain, to_text
-from torshc.expr import as_int
+from torshc.expr import as_int, const
+from torshc.graph import Recomputation
 from torshc.pipeline.compilation import Compilation
 from torshc.pipeline.compiler import prepare
-from torshc.pipeline.train_memory import peak_bytes
+from torshc.pipeline.train_memory import fit_memory, peak_bytes
 
 STEP = "weights: '*'\nloss: mse\noptimizer: {momentum: {learning_rate: 0.1}}\n"
 SHAPE = [4, 8, 16, 16]
@@ -113,6 +115,26 @@ def test_a_bound_is_kept_and_steps_are_the_same(plain: tuple[Path, Compilation],
 def test_less_memory_costs_more(within: Within) -> None:
     costs = [sum(r.cost for r in within(part)[1].graph.recomputations if r.chosen) for part in (1.0, 0.8, 0.6)]
     assert costs[0] == 0 < costs[1] < costs[2]
+
+
+def test_the_last_recomputation_is_exchanged_for_one_that_suffices() -> None:
+    """It would free more than is needed, for more time than one behind it in the order takes."""
+    sizes = (100, 100), (100, 100), (300, 600), (80, 200), (50, 150)  # bytes that each frees, and its cost
+
+    def plan(chosen: Container[int]) -> Any:
+        found = [Recomputation((), 1, n, cost, k in chosen) for k, (n, cost) in enumerate(sizes)]
+        rest = const(1000 - sum(r.bytes for r in found if r.chosen))
+        states = SimpleNamespace(states=())
+        graph = SimpleNamespace(recomputations=found)
+        return SimpleNamespace(arena_bytes=rest, program=states, held_weights_bytes=0, graph=graph)
+
+    def chosen(bound: int) -> list[int]:
+        done: Any = fit_memory(plan(()), bound, lambda segments, wanted: plan(wanted))
+        return [k for k, r in enumerate(done.graph.recomputations) if r.chosen]
+
+    assert chosen(800) == [0, 1]
+    assert chosen(740) == [0, 1, 3]
+    assert chosen(500) == [0, 1, 2]
 
 
 def test_a_bound_that_is_too_small_states_the_least_that_would_do(plain: tuple[Path, Compilation]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -374,8 +374,8 @@ class Graph:
         states: what runs keep for the next run: the last inputs hold them, and the last results take their places.
         recomputes: whether a training step computes images again on the way back, to need less memory.
         recomputations: what could be computed again, the best first, once a pass has looked for it.
-        bound: for a bound of memory, how many segments the forward pass is cut into for that, and how many of the
-            recomputations are done; None where there is none.
+        bound: for a bound of memory, how many segments the forward pass is cut into for that, and which of the
+            recomputations are done, by their numbers; None where there is none.
         padding: the mask of rows that are left out; None where all rows are computed.
         rank, ranks: which of how many processes that share the model it is for; 0 ranks for a model that is whole.
         file_sha256: gives the SHA-256 of the file that the model was read from, without what lies beside it,
@@ -400,7 +400,7 @@ class Graph:
     states: tuple[State, ...] = ()
     recomputes: bool = False
     recomputations: tuple[Recomputation, ...] = ()
-    bound: tuple[int, int] | None = None
+    bound: tuple[int, Container[int]] | None = None
     padding: PaddingMask | None = None
     rank: int = 0
     ranks: int = 0

@@ -59,9 +59,9 @@ def recompute_activations(graph: Graph, options: CompileOptions) -> bool:
     bought = {v: c for v, c in chains.items() if v not in free}
     found = [Recomputation((v,), len(c), kept.bytes(v), _moved(kept, v, c), True) for v, c in bought.items()]
     if graph.bound is not None:
-        segments, count = graph.bound
+        segments, chosen = graph.bound
         found = sorted((*found, *find_segments(kept, segments)), key=lambda r: r.cost / r.bytes)
-        found = [replace(r, chosen=k < count) for k, r in enumerate(found)]
+        found = [replace(r, chosen=k in chosen) for k, r in enumerate(found)]
     graph.recomputations = tuple(found)
     single = free | {v for r in found if r.chosen and len(r.values) == 1 for v in r.values if v in chains}
     inside = {v for r in found if r.chosen and not single.issuperset(r.values) for v in r.values}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -162,7 +162,7 @@ def _training_step(source: str | Path | bytes | Graph, job: Job, training: Train
         why = "sizes or contents are known only in a run, which no training step can have"
         raise UnsupportedError([f"{who}: {why}" for who in found], "pin the inputs' shapes with --shapes")
     bound = job.options.train_memory
-    graph.bound = (1, 0) if bound else None
+    graph.bound = (1, ()) if bound else None
     done = _compile_form(graph, job, clock)
     if bound:
         done = fit_memory(done, bound, partial(_with_less_memory, source, job, training))
@@ -170,13 +170,13 @@ def _training_step(source: str | Path | bytes | Graph, job: Job, training: Train
 
 
 def _with_less_memory(
-    source: str | Path | bytes | Graph, job: Job, training: Training, segments: int, count: int
+    source: str | Path | bytes | Graph, job: Job, training: Training, segments: int, chosen: Container[int]
 ) -> Compilation:
-    """The same step that is cut into so many segments, and makes so many of its recomputations."""
+    """The same step that is cut into so many segments, and makes some of its recomputations."""
     graph = _import_source(source, job.options, Clock(None), {})
     make_training_graph(graph, training)
     drop_unneeded(graph)
-    graph.bound = segments, count
+    graph.bound = segments, chosen
     return _compile_form(graph, job, Clock(None))
 
 

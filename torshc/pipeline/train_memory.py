@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from itertools import accumulate
 
@@ -23,7 +23,7 @@ def peak_bytes(c: Compilation) -> int | None:
     return None if arena is None else sum(s.bytes for s in c.program.states) + c.held_weights_bytes + arena
 
 
-def fit_memory(done: Compilation, bound: int, again: Callable[[int, int], Compilation]) -> Compilation:
+def fit_memory(done: Compilation, bound: int, again: Callable[[int, Container[int]], Compilation]) -> Compilation:
     """The compilation of a step whose memory is within a bound, with as little computed again as was found.
 
     Recomputations are taken in their order, those first that free the most memory for their time: single activations,
@@ -32,7 +32,7 @@ def fit_memory(done: Compilation, bound: int, again: Callable[[int, int], Compil
 
     Args:
         done: the step that computes nothing again.
-        again: compiles the step cut into so many segments, with so many of its recomputations.
+        again: compiles the step cut into so many segments, with those of its recomputations that have these numbers.
 
     Raises:
         ConfigError: sizes are known only in a run, or no plan is small enough; the message says what the least is.
@@ -47,7 +47,7 @@ def fit_memory(done: Compilation, bound: int, again: Callable[[int, int], Compil
     for segments in (1, *_SEGMENTS):
         if segments == 1 and peak - sum(r.bytes for r in done.graph.recomputations) > bound:
             continue
-        best = again(segments, _ALL)
+        best = again(segments, range(_ALL))
         least = min(least, peak_bytes(best) or 0)
         if least <= bound:
             return _with_fewer(best, peak, bound, partial(again, segments))
@@ -58,27 +58,34 @@ def fit_memory(done: Compilation, bound: int, again: Callable[[int, int], Compil
     )
 
 
-def _with_fewer(best: Compilation, peak: int, bound: int, again: Callable[[int], Compilation]) -> Compilation:
+def _with_fewer(
+    best: Compilation, peak: int, bound: int, again: Callable[[Container[int]], Compilation]
+) -> Compilation:
     """A step that fits, with fewer recomputations where these do too.
 
     The peak falls about as the bytes grow that are free, so each guess lies where a line between the last two meets the
-    bound.
+    bound. The last recomputation may free much more than is needed, and another behind it enough for less time.
 
     Args:
         best: the step that fits, with all recomputations.
         peak: bytes of the step that computes nothing again.
     """
-    freed = [0, *accumulate(r.bytes for r in best.graph.recomputations)]
-    low, high, above, below = 0, len(freed) - 1, peak - bound, bound - (peak_bytes(best) or 0)
+    found = best.graph.recomputations
+    freed = [0, *accumulate(r.bytes for r in found)]
+    low, high, above, below = 0, len(found), peak - bound, bound - (peak_bytes(best) or 0)
     for _ in range(_PLANS):
         if high - low < 2 or below < _NEAR * bound:
             break
         wanted = freed[low] + (freed[high] - freed[low]) * above / (above + below)
         count = min(max(bisect_left(freed, wanted), low + 1), high - 1)
-        tried = again(count)
+        tried = again(range(count))
         rest = bound - (peak_bytes(tried) or 0)
         if rest >= 0:
             high, below, best = count, rest, tried
         else:
             low, above = count, -rest
-    return best
+    others = [k for k in range(high, len(found)) if found[k].bytes >= above and found[k].cost < found[high - 1].cost]
+    if high - low > 1 or not others:
+        return best
+    tried = again({*range(low), min(others, key=lambda k: found[k].cost)})
+    return tried if (peak_bytes(tried) or 0) <= bound else best
