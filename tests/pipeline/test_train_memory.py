@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from ctypes import byref, c_size_t
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,8 +23,9 @@ from torshc.base.errors import ConfigError
 from torshc.base.options import CompileOptions
 from torshc.cli import cli
 from torshc.explain import explain, to_text
-from torshc.expr import as_int, const
+from torshc.expr import F32, as_int, const
 from torshc.graph import Recomputation
+from torshc.ops.math.pointwise import relu_slope
 from torshc.pipeline.compilation import Compilation
 from torshc.pipeline.compiler import prepare
 from torshc.pipeline.train_memory import fit_memory, peak_bytes
@@ -33,8 +35,8 @@ SHAPE = [4, 8, 16, 16]
 Within = Callable[[float], tuple[Path, Compilation]]
 
 
-def tower(depth: int = 5) -> bytes:
-    """Blocks of Conv, BatchNormalization, Relu and a residual, and a Dropout in the midst."""
+def tower(depth: int = 5, residual: bool = True) -> bytes:
+    """Blocks of Conv, BatchNormalization, Relu and a residual, and a Dropout in the midst; or just the three."""
     rng, x = np.random.default_rng(21), "x"
     weights: dict[str, Array] = {"half": np.array(0.5)}
     nodes = []
@@ -46,6 +48,9 @@ def tower(depth: int = 5) -> bytes:
             helper.make_node("BatchNormalization", [f"c{k}", *(f"{n}{k}" for n in "sbmv")], [f"n{k}"], f"norm{k}"),
             helper.make_node("Relu", [f"n{k}"], [f"r{k}"], f"relu{k}"),
         ]
+        if not residual:
+            x = f"r{k}"
+            continue
         if k == depth // 2:
             nodes.append(helper.make_node("Dropout", [f"r{k}", "half"], [f"d{k}"], "drop"))
         nodes.append(helper.make_node("Add", [f"{'d' if k == depth // 2 else 'r'}{k}", x], [f"a{k}"], f"add{k}"))
@@ -167,6 +172,32 @@ def test_a_card_computes_again_too(plain: tuple[Path, Compilation], tmp_path: Pa
         done = torshc.compile(tower(4), tmp_path / "less.tsc", **options, train_memory=int(0.75 * top))
         torshc.compile(tower(4), tmp_path / "c.tsc", train=step)
         assert (peak_bytes(done) or top) <= 0.75 * top
+        (losses, states), (wanted, others) = (steps_of(tmp_path / n, 2) for n in ("less.tsc", "c.tsc"))
+    np.testing.assert_allclose(losses, wanted, rtol=1e-4)  # sums in another order, as of other targets
+    for name, w in others.items():
+        np.testing.assert_allclose(states[name], w, rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("part", [1.0, 0.8])
+def test_a_card_computes_slopes_with_gradients_of_normalisations(
+    part: float, plain: tuple[Path, Compilation], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And for a bound of memory the activations for gradients of weights, in the same kernels."""
+    step, _ = plain
+    monkeypatch.setattr("torshc.passes.recompute_activations._LEAST", 2**10)  # images are small here
+    source, options = tower(6, residual=False), CompileOptions(train=step, target="cuda", arch="sm_90a")
+    top = peak_bytes(prepare(source, options)) or 0
+    options = replace(options, train_memory=int(part * top))
+    done = prepare(source, options)
+    slope = relu_slope(F32, F32)
+    made = [g for g in done.plan.groups if g.kind == "row" and any(n.op == slope for n in g.nodes)]
+    stored = [v for g in made for v in g.outputs if v.producer is not None and v.producer.op.name == "Relu"]
+    assert len(made) == 6 and bool(stored) == (part < 1)
+    with emulated_tools():
+        torshc.compile(
+            source, tmp_path / "less.tsc", train=step, target="cuda", arch="sm_90a", train_memory=int(part * top)
+        )
+        torshc.compile(source, tmp_path / "c.tsc", train=step)
         (losses, states), (wanted, others) = (steps_of(tmp_path / n, 2) for n in ("less.tsc", "c.tsc"))
     np.testing.assert_allclose(losses, wanted, rtol=1e-4)  # sums in another order, as of other targets
     for name, w in others.items():

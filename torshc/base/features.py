@@ -16,6 +16,7 @@ class Feature(Enum):
     CACHED_ATTENTION = "a decoder's step of attention that also writes the longer caches"
     CHANNEL_PACKETS = "convolutions of packets of 16 bytes of channels, many times faster than of fewer channels"
     CONVOLUTION_WEIGHTS = "gradients of the weights of convolutions, of f32"
+    FREE_ARITHMETIC = "normalisations that wait for memory, where a few operations more take no time"
     HALF_PRODUCTS = "products, convolutions and attention of f16 and bf16"
     INT4_WEIGHTS = "products of few rows of f16 with weights of 4 bits, two to a byte"
     LONG_SUMS = "sums over dimensions that lie apart in memory, in pieces that are as many as it needs"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..base.features import Feature, Features
 from ..base.options import CompileOptions
 from ..expr import as_int, product
 from ..graph import Graph, Node, Recomputation, Rewriter, Value, relayout, rewire
@@ -12,6 +13,7 @@ from ..ops.math.pointwise import Separator
 from ..ops.nn.taps import FoldedTaps
 from .manager import graph_pass
 from .recompute_segments import Kept, find_segments
+from .recompute_slopes import find_slopes, is_from_product, source_of
 
 _LEAST = 2**16  # elements of an activation that is worth a kernel more
 _RULE = "recompute_activations"
@@ -19,7 +21,7 @@ _STEPS = 12  # nodes from the activations that are kept to the one that is compu
 
 
 @graph_pass("recompute_activations")
-def recompute_activations(graph: Graph, options: CompileOptions) -> bool:
+def recompute_activations(graph: Graph, options: CompileOptions, *, features: Features = frozenset()) -> bool:
     """Results of a normalisation and an activation function are computed again before the backward pass reads them.
 
     Only where they follow element by element from activations that the backward pass reads too, and that are not
@@ -29,6 +31,9 @@ def recompute_activations(graph: Graph, options: CompileOptions) -> bool:
     between, and a kernel more reads those and writes this. For a bound of memory (`--train-memory`) whole segments of
     the forward pass are computed again too (`recompute_segments.py`): of all that could be, as many as the bound needs,
     those first that free the most for their time.
+    On targets with `FREE_ARITHMETIC` a slope of an activation that is stored reads what this follows from, where the
+    gradient of a normalisation reads that anyway, and shares its kernels, not the product's before
+    (`recompute_slopes.py`).
 
     Before::
 
@@ -49,23 +54,30 @@ def recompute_activations(graph: Graph, options: CompileOptions) -> bool:
     if graph.outputs[0].producer is None or not (asked or options.train is not None):
         return False
     kept, free = Kept(graph, graph.outputs[0].producer), set[Value]()
-    chains = dict[Value, Sequence[Node]]()
+    chains, bought = dict[Value, Sequence[Node]](), dict[Value, Sequence[Node]]()
+    slopes = dict[Value, Sequence[Node]]()
     for v in kept.values:
-        chain = _Chain(v, kept.late, chains, free, _LEAST if graph.bound is None else kept.least).find()
-        if chain and _costs_nothing(v, chain, kept.users[v]):
+        chain = _Chain(v, kept.late, bought, free, _LEAST if graph.bound is None else kept.least).find()
+        if not chain:
+            continue
+        chains[v], source = chain, source_of(v, chain)
+        if source is not None and _costs_nothing(v, kept.users[v]):
             free.add(v)
-        if chain and (asked or v in free):
-            chains[v] = chain
-    bought = {v: c for v, c in chains.items() if v not in free}
-    found = [Recomputation((v,), len(c), kept.bytes(v), _moved(kept, v, c), True) for v, c in bought.items()]
+        elif asked:
+            bought[v] = chain
+        if source is not None and _is_activation(v, _LEAST) and Feature.FREE_ARITHMETIC in features:
+            slopes[v] = find_slopes(v, source, kept.late[v], kept.users)
+    found = [Recomputation((v,), len(c), kept.bytes(v), _more_moved(kept, v, c), True) for v, c in bought.items()]
     if graph.bound is not None:
         segments, chosen = graph.bound
         found = sorted((*found, *find_segments(kept, segments)), key=lambda r: r.cost / r.bytes)
         found = [replace(r, chosen=k in chosen) for k, r in enumerate(found)]
     graph.recomputations = tuple(found)
-    single = free | {v for r in found if r.chosen and len(r.values) == 1 for v in r.values if v in chains}
+    single = free | {v for r in found if r.chosen and len(r.values) == 1 for v in r.values if v in bought}
     inside = {v for r in found if r.chosen and not single.issuperset(r.values) for v in r.values}
-    return _Again(graph, kept, {v: chains[v] for v in single - inside}, inside).copy()
+    slopes = {v: by for v, by in slopes.items() if by and v not in inside}
+    late = slopes | {v: kept.late[v] for v in (*single, *inside)}
+    return _Again(graph, kept, _Copies(chains, inside, late, slopes, slopes.keys() - single)).copy()
 
 
 @dataclass
@@ -109,18 +121,21 @@ class _Chain:
         return _in_order(found)
 
 
-def _costs_nothing(v: Value, chain: Sequence[Node], readers: Sequence[Node]) -> bool:
+def _costs_nothing(v: Value, readers: Sequence[Node]) -> bool:
     """Whether those who read an activation, element by element, can read the one activation that it follows from."""
-    made = {n.output for n in chain}
-    whole = {x for n in chain for x in n.operands if x not in made and x.shape == v.shape}
     alike = all(n.op.family == "pointwise" and n.output.shape == v.shape for n in readers)
-    return alike and len(whole) == 1 and _is_activation(v, _LEAST)
+    return alike and _is_activation(v, _LEAST)
 
 
-def _moved(kept: Kept, v: Value, chain: Sequence[Node]) -> int:
-    """Bytes that one kernel moves which makes an activation by a chain of nodes."""
+def _more_moved(kept: Kept, v: Value, chain: Sequence[Node]) -> int:
+    """Bytes that are moved when a chain of nodes makes an activation again.
+
+    A kernel that reads the activation element by element reads what the chain does in its place.
+    """
     made = {n.output for n in chain}
-    return kept.bytes(v) + sum(map(kept.bytes, {x for n in chain for x in n.operands} - made))
+    moved = kept.bytes(v) + sum(map(kept.bytes, {x for n in chain for x in n.operands} - made))
+    alike = any(n.op.family == "pointwise" and n.output.shape == v.shape for n in kept.late[v])
+    return moved - (kept.bytes(v) if alike else 0)
 
 
 def _is_activation(v: Value, least: int) -> bool:
@@ -137,55 +152,73 @@ def _in_order(nodes: Collection[Node]) -> list[Node]:
     return done
 
 
-class _Again:
-    """Copies of nodes, each before the first node that reads its result in the backward pass.
+@dataclass(frozen=True)
+class _Copies:
+    """What is copied.
 
-    Args:
-        chains: what makes each value that is computed again element by element of values that are kept.
+    Attributes:
+        chains: what makes each value that follows element by element from values that are kept.
         inside: values of segments that are computed again.
+        late: who reads the copies, by what they are of.
+        slopes: those of them that share no kernel with the product whose result they also read.
+        stored: what is kept too, for others than these.
     """
 
-    def __init__(
-        self, graph: Graph, kept: Kept, chains: Mapping[Value, Sequence[Node]], inside: Collection[Value]
-    ) -> None:
-        self.graph, self.kept, self.chains, self.inside = graph, kept, chains, inside
+    chains: Mapping[Value, Sequence[Node]]
+    inside: Collection[Value]
+    late: Mapping[Value, Sequence[Node]]
+    slopes: Mapping[Value, Sequence[Node]]
+    stored: Collection[Value]
+
+
+class _Again:
+    """Makes copies of nodes, each before the first node that reads its result in the backward pass."""
+
+    def __init__(self, graph: Graph, kept: Kept, copies: _Copies) -> None:
+        self.kept, self.copies = kept, copies
+        self.again = copies.late.keys() - copies.stored
+        self.apart = {n for by in copies.slopes.values() for n in by}
         self.rewriter = Rewriter(graph, "recompute_activations")
         self.made: dict[Value, Value] = {}
+        self.beside: dict[Value, Value] = {}  # copies of what is stored
 
     def copy(self) -> bool:
         """Whether there was something to copy."""
-        late = self.kept.late
-        readers = {n for v in (*self.chains, *self.inside) for n in late[v]}
+        late = self.copies.late
+        readers = {n for by in late.values() for n in by}
         for node in self.rewriter:
             if node in readers:
                 for v in node.operands:
-                    if (v in self.chains or v in self.inside) and v not in self.made:
+                    if node in late.get(v, ()) and v not in self.made and v not in self.beside:
                         self._restore(v)
                 rewire(node, tuple(x if x is None else self._copy_of(x, node) for x in node.inputs))
             self.rewriter.keep(node)
         self.rewriter.finish()
-        return bool(self.made)
+        return bool(self.made or self.beside)
 
     def _copy_of(self, v: Value, reader: Node) -> Value:
-        return self.made[v] if v in self.made and reader in self.kept.late.get(v, ()) else v
+        if reader in self.copies.late.get(v, ()):
+            return self.beside.get(v) or self.made[v]
+        return self._separate(v, reader) if reader in self.apart and is_from_product(v) else v
 
     def _restore(self, v: Value) -> None:
         """Copy the nodes that make a value of what is kept."""
-        chain = self.chains.get(v)
-        for node in chain or self.kept.nodes_for(v, self.inside, self.made):
+        inside = self.copies.inside
+        chain = None if v in inside else self.copies.chains[v]
+        for node in chain or self.kept.nodes_for(v, inside, self.made):
             for x in node.operands:
-                if x not in self.made and (x in self.chains or (chain and x in self.inside)):
+                if x in self.again and x not in self.made and (chain or x not in inside):
                     self._restore(x)
             if chain:
                 continue
-            inputs = [x if x is None else self.made.get(x) or self._apart(x, node) for x in node.inputs]
+            inputs = [x if x is None else self.made.get(x) or self._separate(x, node) for x in node.inputs]
             for old, new in zip(node.outputs, self.rewriter.builder(node.name).add(node.op, inputs), strict=True):
                 relayout(new, old.layout)
                 self.made[old] = new
         if chain:
-            self.made[v] = self._chain(chain)
+            (self.beside if v in self.copies.stored else self.made)[v] = self._chain(chain)
 
-    def _apart(self, v: Value, reader: Node) -> Value:
+    def _separate(self, v: Value, reader: Node) -> Value:
         """A value that is kept, with its kernel kept from computing its readers before their time."""
         if v.producer is None or v.const is not None:
             return v
@@ -199,7 +232,7 @@ class _Again:
         for node in chain:
             for v in node.operands:
                 if v not in now and v.producer is not None and v.shape != whole.shape:
-                    now[v] = self._apart(v, node)
+                    now[v] = self._separate(v, node)
             inputs = [x if x is None else now.get(x) or self.made.get(x, x) for x in node.inputs]
             (result,) = self.rewriter.builder(node.name).add(node.op, inputs)
             relayout(result, node.output.layout)

@@ -87,8 +87,8 @@ class CudaTarget(GridTarget):
     precisions = frozenset(PRECISIONS)
     step_precisions = frozenset({"f32", "tf32", "bf16", "f16"})
     features = GridTarget.features | {
-        Feature.CACHED_ATTENTION, Feature.CHANNEL_PACKETS, Feature.CONVOLUTION_WEIGHTS, Feature.INT4_WEIGHTS,
-        Feature.LONG_SUMS, Feature.RANKS, Feature.RANKS_ON_CARDS, Feature.TF32_ACTIVATIONS,
+        Feature.CACHED_ATTENTION, Feature.CHANNEL_PACKETS, Feature.CONVOLUTION_WEIGHTS, Feature.FREE_ARITHMETIC,
+        Feature.INT4_WEIGHTS, Feature.LONG_SUMS, Feature.RANKS, Feature.RANKS_ON_CARDS, Feature.TF32_ACTIVATIONS,
     }  # fmt: skip
     search = ("cuda", "gpu", "c")
     preludes = ("cuda", "gpu")
