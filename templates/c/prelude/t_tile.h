@@ -90,10 +90,10 @@ struct t_ahead {
 };
 #define T_NOTHING_AHEAD ((struct t_ahead){0, 0, 0, 0, 0})
 
-/* The same of a tile, the nth of `count` by one panel, which is `panel` bytes long.  All but the first, which may itself wait
- * for memory, ask for a part of the next panel: at once it would come no faster than it is read.  A lone tile reads on. */
+/* The same of a tile, the nth of `count` by one panel, which is `panel` bytes long.  Each asks for a part of the next panel, at
+ * an even pace: lines that are asked for faster than memory gives them stop a core.  A lone tile reads on. */
 T_FN struct t_ahead t_tile_ahead(int64_t nth, int64_t count, int64_t panel) {
-    return count == 1 ? (struct t_ahead){4096, 1, 1, 0, 0} : (struct t_ahead){panel, (int)count - 1, (int)nth, 0, 0};
+    return count == 1 ? (struct t_ahead){4096, 1, 1, 0, 0} : (struct t_ahead){panel, (int)count, (int)nth + 1, 0, 0};
 }
 
 /* Asks for lines of two panels that are multiplied next, from line `line` on, `count` of each, both times 65,536, and as many
