@@ -320,7 +320,13 @@ def _parts(size: Any, each: Any) -> Any:
 
 def joins(device: Device, tile: AnyTile, pieces: int) -> bool:
     """Whether the blocks that have pieces of a tile's sums join them, as a cluster; else another kernel does."""
-    return device.clusters and pieces in ROOM and isinstance(tile, GroupTile) and tile.n >= 64 and tile.m * tile.n <= tile.joined
+    return (
+        device.clusters
+        and pieces in ROOM
+        and isinstance(tile, GroupTile)
+        and tile.n >= 64
+        and tile.m * tile.n <= tile.joined
+    )
 
 
 def _of_groups(tile: GroupTile, here: Any, steps: Any, work: Any, columns: int | Several) -> Clocks:
