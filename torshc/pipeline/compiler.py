@@ -324,7 +324,7 @@ def _compile_form(
     with clock.stage("plan"):
         plans = [make_plan(part) for part in final]
     with clock.stage("lower"):
-        target = target.with_slack(slack_of([p.graph for p in plans], options) if target.device == CPU else None)
+        target = target.with_slack(slack_of([p.graph for p in plans], options, on_device=target.device != CPU))
         targets = [target.on_processor() if script and k in script.for_host else target for k in range(len(plans))]
         lowered = [lower_groups(p.graph, p, t, options, job.tuning) for p, t in zip(plans, targets, strict=True)]
     with clock.stage("render"):

@@ -489,6 +489,10 @@ class GridTarget(Target):
         other.machine = machine
         return other
 
+    def on_processor(self) -> Target:
+        """As :meth:`torshc.targets.base.Target.on_processor`, with plain sums."""
+        return super(GridTarget, self._with(replace(self.machine, slack=None))).on_processor()
+
     def header_texts(self) -> dict[str, str]:
         texts = super().header_texts()
         return {**texts, "t_halves.h": halves_header(self.words.library, self.words.language)} if texts else {}

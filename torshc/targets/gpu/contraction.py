@@ -49,7 +49,19 @@ from ...plan.group import Group
 from ...plan.inline import Inliner
 from ...plan.storage import Storage
 from .base import GridTarget
-from .contraction_choice import SEVERAL, UNKNOWN, Cut, Given, choose, choose_by_size, float_tiles, joins, mma_tiles
+from .contraction_choice import (
+    EXACT,
+    GROUP_EXACT,
+    SEVERAL,
+    UNKNOWN,
+    Cut,
+    Given,
+    choose,
+    choose_by_size,
+    float_tiles,
+    joins,
+    mma_tiles,
+)
 from .contraction_factor import Term, add_operand, as_product, bring, make_factor, unguard
 from .contraction_kernels import ContractionKernel, GroupMmaKernel, MmaKernel, Tf32Kernel
 from .contraction_tiles import AnyTile, GroupTile, MmaTile, Tf32GroupTile, Tf32Tile
@@ -62,7 +74,7 @@ from .nests import lower_grid_generic
 THIN = 8  # rows or columns below which tiles would be nearly empty
 MANY = 32768  # results that keep a device busy with a thread for each
 SHORT = 64  # terms of a sum that one thread may as well add up
-EXACT = 64  # terms from which on sums of tf32 are as exact as those of f32, whose own rounding grows
+SHARING = 16  # short sums, about, that share the slack of one kernel
 PACKET_BYTES = 16  # of neighbours that a thread reads at once; f64 are read four at a time all the same
 FEW_ROWS = 64  # half of those of most tiles
 FEW_PIECES = 8  # of a sum, up to which a result's states are more bytes than they
@@ -549,9 +561,10 @@ def _choose(
     if device.tensor and (kinds == {F16} or kinds == {BF16}):
         tiles = mma_tiles(device)
     else:
-        exact = device.tensor_f32 and terms is not None and terms >= EXACT
+        loose = device.groups and (machine.slack or 0) >= SHARING * GROUP_EXACT
+        exact = device.tensor_f32 and terms is not None and terms >= (1 if loose else EXACT)
         tf32 = (1 if device.tensor and machine.tf32 else 3 if exact else 0) if kinds == {F32} else 0
-        tiles = float_tiles(device, p.dtype, terms, tf32, across, rounded and kinds == {F32})
+        tiles = float_tiles(device, p.dtype, terms, tf32, across, rounded and kinds == {F32}, loose)
     tiles = tuple(t for t in tiles if t.sizes not in unserved)
     if unserved and not any(isinstance(t, GroupTile) for t in tiles):
         alone = replace(machine, device=replace(device, groups=False))

@@ -10,7 +10,7 @@ from ...expr import DType, Expr, as_int, ceil_div, product
 from ...expr.affine import divisor_of
 from ...kernels.base import Store
 from ...kernels.heavy import HeavyKernel
-from .contraction_choice import MORE_PIECES
+from .contraction_choice import EXACT, GROUP_EXACT, MORE_PIECES
 from .contraction_factor import Factor, Matrices, as_matrices
 from .contraction_tiles import AnyTile, GroupTile, RoundedGroupTile, Tf32GroupTile, Tf32Tile
 from .cuda.contraction_images import Images, as_images
@@ -108,6 +108,15 @@ class MmaKernel(ContractionKernel):
         single = isinstance(self.tile, Tf32Tile | Tf32GroupTile) and self.tile.products == 1
         return "tf32 factors" if single or isinstance(self.tile, RoundedGroupTile) else ""
 
+    @property
+    def roundings(self) -> int:
+        """Terms of the plain sum whose error that of three products of tf32 has, where there are fewer; else 0."""
+        if not isinstance(self.tile, Tf32Tile | Tf32GroupTile) or self.tile.products == 1:
+            return 0
+        terms = as_int(product([x.args[0] for x in (*self.taps, self.depth)]))
+        exact = GROUP_EXACT if isinstance(self.tile, GroupTile) else EXACT
+        return exact if terms is not None and terms < exact else 0
+
 
 @dataclass(frozen=True)
 class Tf32Kernel(MmaKernel):
@@ -115,9 +124,9 @@ class Tf32Kernel(MmaKernel):
 
     With a = a_high + a_low and b alike, a_high b_high + a_high b_low + a_low b_high leaves 2^-22 of a product. Tensor
     cores round sums toward zero, so they add up 8 terms at a time, which the plain units add to the rest. The error is
-    that of f32's own sums from 64 terms on. Results that two tf32 cannot make are computed again in f32: those with
-    infinite or NaN factors, factors that round to infinity, and results below 2^-80, whose factors may have lost bits
-    (what is below 2^-137 counts as 0).
+    that of f32's own sums from 64 terms on, and of fewer that of 64. Results that two tf32 cannot make are computed
+    again in f32: those with infinite or NaN factors, factors that round to infinity, and results below 2^-80, whose
+    factors may have lost bits (what is below 2^-137 counts as 0).
     """
 
 
@@ -127,7 +136,7 @@ class GroupMmaKernel(MmaKernel):
 
     Four warps bring tiles to shared memory, or ask the card for whole ones, and the others multiply them. A block takes
     tile after tile, so that the next arrive while results are written. Of f32 it is as in :class:`Tf32Kernel`, but for
-    the terms that tensor cores add up: 32, so that the error is that of f32's sums from 128 terms on.
+    the terms that tensor cores add up: 32, so that the error is that of f32's sums from 96 terms on.
     """
 
     template: ClassVar[str] = "contraction_group.j2"
