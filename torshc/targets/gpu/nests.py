@@ -27,7 +27,7 @@ BLOCKS = 16  # pieces a multiprocessor, so that all are busy to the end
 COLUMN_BLOCKS = 4  # of columns: more take as long on an H200, and leave more sums to be joined
 SCARCE = 8  # blocks a multiprocessor below which pieces are worth a launch
 LONG = 64  # elements of a row a thread, above which they are
-STEPS = 16  # elements of a piece a thread, at the least
+STEPS = 16  # elements of a piece of a row a thread, at the least
 COSTLY = 4  # operations that are done once for each row, and not for each of its elements
 LARGE = 2**18  # elements that are read again for a second reduction, above which that is
 
@@ -69,13 +69,14 @@ def count_pieces(kernel: GridRow | GridColumns, device: Device, given: int) -> t
         return 1, 0
     if isinstance(kernel, GridColumns):
         blocks, threads, packet, wanted = as_int(kernel.blocks) or 1, kernel.turns, 1, COLUMN_BLOCKS
+        steps = kernel.unroll  # are read at once
     else:
-        blocks, threads, packet, wanted = points, kernel.share, kernel.packet, BLOCKS
+        blocks, threads, packet, wanted, steps = points, kernel.share, kernel.packet, BLOCKS, STEPS
         if threads < kernel.threads:
             return 1, 0
     if not given and (blocks >= device.units * SCARCE or size <= threads * LONG):
         return 1, 0
-    usual = min(-(-device.units * wanted // blocks), size // (threads * STEPS))
+    usual = min(-(-device.units * wanted // blocks), size // (threads * steps))
     count = min(given, max(size // packet, 1)) or usual
     length = -(-size // (count * packet)) * packet
     return -(-size // length), length
