@@ -12,7 +12,8 @@ import torshc
 from torshc.base.errors import ConfigError
 from torshc.base.options import CompileOptions
 from torshc.explain import explain, group_text, to_text
-from torshc.pipeline.accuracy import MEAN
+from torshc.pipeline import accuracy
+from torshc.pipeline.accuracy import MEAN, slack_of
 from torshc.pipeline.compilation import Compilation
 from torshc.pipeline.compiler import prepare
 from torshc.pipeline.tolerance import UNIT, relative_tolerance
@@ -83,6 +84,24 @@ def test_convolutions_share_what_is_allowed() -> None:
     assert methods(planned(stack([256] * 11), accuracy="1e-5")) == [F4] * 10
     assert methods(planned(stack([256] * 23), accuracy="1e-5")) == ["rounding"] * 22
     assert methods(planned(stack([256] * 23))) == [F4] * 22
+
+
+@pytest.mark.parametrize(("terms", "expected"), [(256, 638265 - 256), (2**20, 2**16)])
+def test_what_long_sums_leave(monkeypatch: pytest.MonkeyPatch, terms: int, expected: int) -> None:
+    """On a device all of -O3's budget of 2e-5, which is 638,265 roundings, and of more a sixteenth.
+
+    On C nothing, or what is left where there are convolutions to have it.
+    """
+    entry = helper.make_tensor_value_info("x", TensorProto.FLOAT, [terms])
+    exit_ = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    node = helper.make_node("ReduceSum", ["x"], ["y"], keepdims=0)
+    graph = helper.make_graph([node], "sum", [entry], [exit_])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=8)
+    done = planned(model)
+    assert slack_of([done.graph], done.options, on_device=True) == expected
+    assert slack_of([done.graph], done.options) == 0
+    monkeypatch.setattr(accuracy, "_is_3x3", lambda _: True)
+    assert slack_of([done.graph], done.options) == max(638265 - terms, 0)
 
 
 def test_the_stated_errors_add_up() -> None:

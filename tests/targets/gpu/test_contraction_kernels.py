@@ -14,7 +14,8 @@ from torshc.expr import F16, F32, DType
 from torshc.kernels.base import Packed
 from torshc.kernels.machine import Device, Machine
 from torshc.targets.gpu import contraction
-from torshc.targets.gpu.contraction_choice import Cut
+from torshc.targets.gpu.contraction import SHARING
+from torshc.targets.gpu.contraction_choice import GROUP_EXACT, Cut
 from torshc.targets.gpu.contraction_kernels import GroupMmaKernel
 from torshc.targets.gpu.contraction_tiles import GROUP_TILES, AnyTile
 from torshc.targets.gpu.cuda.target import CudaTarget
@@ -125,3 +126,21 @@ def test_results_ask_ahead_for_rows_that_they_read(monkeypatch: pytest.MonkeyPat
     halves = [g.astype(np.float16) for g in given[:2]]
     expected = halves[0].astype(np.float64) @ halves[1].astype(np.float64) + given[2] + given[3]
     close(program.run(*halves, *given[2:])[0], expected, 1e-4)
+
+
+@pytest.mark.parametrize("terms", [16, 24, 64, 96])
+def test_short_sums_of_floats_by_groups(terms: int) -> None:
+    """Where a model may round as often as 96 terms do; sums of so many terms may anyway."""
+    left, right = random(RNG, (2000, terms)), random(RNG, (144, terms))
+    for slack, groups in ((None, terms >= GROUP_EXACT), (SHARING * GROUP_EXACT - 1, terms >= 96), (10_000, True)):
+        target = CudaTarget(replace(HOPPER.machine, slack=slack))
+        maker = Maker()
+        x, y = maker.input(2000, terms), maker.input(144, terms)
+        out = maker.output(maker.add("MatMul", x, maker.add("Transpose", y, perm=(1, 0))))
+        program = GridProgram(out, target=target)
+        kernel = program.kernels[-1]
+        assert isinstance(kernel, GroupMmaKernel) == groups
+        assert getattr(kernel, "roundings", 0) == (GROUP_EXACT if groups and terms < GROUP_EXACT else 0)
+        assert target.on_processor().machine.slack is None  # what a device leaves to it is summed plainly
+        # A term has an error of 2^-22, and 96 are rounded 12 times.
+        close(program.run(left, right)[0], left.astype(np.float64) @ right.T.astype(np.float64), 1e-6)

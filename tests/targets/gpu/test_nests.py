@@ -243,6 +243,17 @@ def test_large_sums_keep_a_large_device_busy(shape: tuple[int, ...], axis: int) 
     assert first.packet == 4 and number(second.flops) * 16 < np.prod(shape)
 
 
+@pytest.mark.parametrize(("dtype", "count", "unroll"), [(F32, 1, 8), (F32, 2, 4), (F16, 2, 8)], ids=str)
+def test_columns_of_few_bytes_are_read_further_ahead(dtype: DType, count: int, unroll: int) -> None:
+    """Small images: pieces are as short as what is read at once, so that every multiprocessor has some."""
+    m = Maker()
+    x, *others = (m.input(3136, 960, dtype=dtype) for _ in range(count))
+    x = m.add("Mul", x, *others) if others else x
+    first, *_ = planned(m.output(m.add("ReduceSum", x, axes=(0,), keepdims=False)), units=132)
+    assert isinstance(first, GridColumns) and (first.packet, first.unroll) == (4, unroll)
+    assert unroll * first.turns <= first.length and number(first.tasks) >= 132 * 2
+
+
 def planned(graph: Graph, units: int) -> list[Any]:
     plan = make_plan(finalise(graph, Policy.of()))
     return [k for g in plan.groups for k in target(units).lower(graph, g, plan.storage)]
