@@ -120,3 +120,48 @@ def test_who_wakes_late_is_not_waited_for(tmp_path: Path) -> None:
     compilers.build([compiler, "-O2", *rename, "-c", str(SOURCES / "t_pool.c"), "-o", str(pool)])
     compilers.build([compiler, "-O2", f"-I{SOURCES}", str(late), str(pool), "-o", str(program), "-pthread"])
     run([str(program)])
+
+
+GIVING_WAY = """
+#define _GNU_SOURCE
+#include <stdatomic.h>
+#include <unistd.h>
+#include "t_pool.h"
+static atomic_int runs, over, gave_way;
+int stand_aside(void);
+int stand_aside(void) {
+    const int now = atomic_load(&runs);
+    atomic_fetch_add(&gave_way, 1);
+    while (atomic_load(&runs) == now && !atomic_load(&over)) usleep(100);
+    return 0;
+}
+static void add(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    (void)dim, (void)scratch;
+    usleep((unsigned)(end - begin) * 100);
+    atomic_fetch_add((atomic_llong *)buf[0], end - begin);
+}
+int main(void) {
+    alarm(60);
+    atomic_llong done = 0;
+    void *buf[] = {&done};
+    t_pool *pool = t_pool_create(2);
+    while (atomic_load(&gave_way) < 3) {
+        t_pool_run(pool, add, buf, NULL, NULL, 0, 200);
+        atomic_fetch_add(&runs, 1);
+    }
+    atomic_store(&over, 1);
+    t_pool_destroy(pool);
+    return done != 200 * runs;
+}
+"""
+
+
+def test_who_gives_way_is_not_waited_for(tmp_path: Path) -> None:
+    """A worker whose processor others have until the run is over."""
+    giving, pool, program = tmp_path / "giving.c", tmp_path / "t_pool.o", tmp_path / "giving"
+    giving.write_text(GIVING_WAY, encoding="utf-8")
+    compiler = compilers.needed().cc
+    rename = ["-include", "sched.h", "-Dsched_yield=stand_aside"]
+    compilers.build([compiler, "-O2", *rename, "-c", str(SOURCES / "t_pool.c"), "-o", str(pool)])
+    compilers.build([compiler, "-O2", f"-I{SOURCES}", str(giving), str(pool), "-o", str(program), "-pthread"])
+    run([str(program)])
