@@ -157,6 +157,23 @@ def test_short_rows_beside_each_other_are_summed_together(
 
 
 @pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize("points", [(40, 19), (3, 600), (70, 32), ("n", 33)])
+def test_rows_that_all_points_read_stay_near(lanes: int, compiler: str, points: tuple[int | str, int]) -> None:
+    """Distances of all from all: tasks begin and end within a point's rows, and hold several points."""
+    m = Maker()
+    apart = m.add("Sub", m.input(points[0], 1, 64), m.input(points[1], 64))
+    graph = m.output(m.add("ReduceSum", m.add("Mul", apart, apart), axes=(2,), keepdims=False))
+    program = Program(graph, {"n": 29}, machine=Machine(lanes=lanes, compiler=kind_of(compiler)), compiler=compiler)
+    a, b = (
+        random(RNG, (n, 64), np.int8).astype(np.float32) for n in (29 if points[0] == "n" else points[0], points[1])
+    )
+    for shuffled in (False, True):
+        found = program.run(a[:, None], b, shuffled=shuffled)[0]
+        np.testing.assert_array_equal(found, np.square(a[:, None] - b).sum(axis=2))
+    assert ("plane < high" in program.launches[0].source) == (lanes > 1)
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
 @pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
 def test_extremes_of_short_rows_are_found_together(op: str, lanes: int, compiler: str) -> None:
     """Rows shorter and longer than a vector, numbers of both signs, infinities and what is not a number."""

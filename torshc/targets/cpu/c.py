@@ -306,6 +306,16 @@ class Printer(IndexPrinter):
         length, beside = lengths
         return length is not None and length <= ROW_BESIDE and (beside is None or beside >= self.lanes)
 
+    @property
+    def met_again(self) -> bool:
+        """Whether rows that are reduced together hold what each of the outer points reads again, as of distances of all
+        rows from all: points then follow each other while the rows are in the nearest cache."""
+        k = self.kernel
+        assert isinstance(k, RowKernel)
+        *outer, beside = k.axes
+        places = [e.args[0] for e in walk(*(a.term for s in k.stages for a in s.accumulators)) if e.op == "load"]
+        return any(contains(at, beside) and not any(contains(at, a) for a in outer) for at in places) and bool(outer)
+
     @cached_property
     def turned(self) -> bool:
         """Whether vectors run over neighbouring rows while these are reduced, and along each row after that.
