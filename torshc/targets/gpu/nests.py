@@ -27,7 +27,7 @@ BLOCKS = 16  # pieces a multiprocessor, so that all are busy to the end
 COLUMN_BLOCKS = 4  # of columns: more take as long on an H200, and leave more sums to be joined
 SCARCE = 8  # blocks a multiprocessor below which pieces are worth a launch
 LONG = 64  # elements of a row a thread, above which they are
-STEPS = 16  # elements of a piece of a row a thread, at the least
+STEPS = 16  # elements of a piece a thread, at the least
 COSTLY = 4  # operations that are done once for each row, and not for each of its elements
 LARGE = 2**18  # elements that are read again for a second reduction, above which that is
 
@@ -57,21 +57,26 @@ def in_pieces(kernel: Kernel, owner: int, device: Device, mapping: ThreadMapping
     """
     if not isinstance(kernel, GridRow | GridColumns) or kernel.kept:
         return [kernel]
-    count, length = count_pieces(kernel, device, mapping.pieces)
+    steps = kernel.unroll if isinstance(kernel, GridColumns) else STEPS  # columns: as many as are read at once
+    count, length = count_pieces(kernel, device, mapping.pieces, steps)
     return [kernel] if count == 1 else _Pieces(kernel, owner, device, mapping, count, length).run()
 
 
-def count_pieces(kernel: GridRow | GridColumns, device: Device, given: int) -> tuple[int, int]:
-    """Into how many pieces rows are cut, and elements of a piece; (1, 0) for rows that stay whole."""
+def count_pieces(kernel: GridRow | GridColumns, device: Device, given: int, steps: int = STEPS) -> tuple[int, int]:
+    """Into how many pieces rows are cut, and elements of a piece; (1, 0) for rows that stay whole.
+
+    Args:
+        given: pieces that a tuning record says, or 0.
+        steps: elements of a piece a thread, at the least.
+    """
     size = as_int(product([r.args[0] for r in kernel.reduce]))
     points = as_int(product([a.args[0] for a in kernel.axes]))
     if size is None or points is None or (not given and len(kernel.stages) > 1 and size * points < LARGE):
         return 1, 0
     if isinstance(kernel, GridColumns):
         blocks, threads, packet, wanted = as_int(kernel.blocks) or 1, kernel.turns, 1, COLUMN_BLOCKS
-        steps = kernel.unroll  # are read at once
     else:
-        blocks, threads, packet, wanted, steps = points, kernel.share, kernel.packet, BLOCKS, STEPS
+        blocks, threads, packet, wanted = points, kernel.share, kernel.packet, BLOCKS
         if threads < kernel.threads:
             return 1, 0
     if not given and (blocks >= device.units * SCARCE or size <= threads * LONG):
