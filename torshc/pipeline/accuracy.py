@@ -109,6 +109,7 @@ def account_for(
     groups: Sequence[tuple[Group, Sequence[Kernel]]],
     imported: Sequence[Tolerance],
     options: CompileOptions,
+    on_device: bool = False,
 ) -> tuple[Accuracy, tuple[Tolerance, ...]]:
     """The expected errors of a model, and its outputs' tolerances with the roundings of the forms that kernels have.
 
@@ -116,6 +117,8 @@ def account_for(
         graph: the optimised graph.
         groups: its groups, with their kernels.
         imported: tolerances of the model as it was imported.
+        on_device: whether kernels run on a device; what their forms add is then counted beside the model as it was
+            imported, as the sums that composites are made of, over all pixels in a training step, are many more.
 
     Raises:
         ConfigError: the accuracy that is asked for cannot be kept.
@@ -127,9 +130,13 @@ def account_for(
     }
     paths = Paths(options, forms)
     paths.walk(graph)
+    plain = Paths(options)
+    if on_device and forms:
+        plain.walk(graph)
     tolerances = []
     for v, known in zip(graph.results, imported, strict=False):
-        most = max(known.roundings.get(F32.name, 0), paths.roundings(v).get(F32.name, 0))
+        own, most = known.roundings.get(F32.name, 0), paths.roundings(v).get(F32.name, 0)
+        most = max(own, own + most - plain.roundings(v).get(F32.name, 0) if on_device else most)
         roundings = {**known.roundings, F32.name: most} if forms and most else known.roundings
         tolerances.append(replace(known, relative=relative_tolerance(roundings, v.dtype.name), roundings=roundings))
     expected = max((error_of(t.roundings, options) for t in tolerances), default=0.0)

@@ -334,7 +334,8 @@ def _compile_form(
         program = assemble_script(graph, script, plans, placed) if script else assemble(plans[0], placed[0])
     units = tuple(u for found, _, _ in rendered for u in found)
     whole, spans = _join_plans(graph, plans, job.policy) if script is not None else (plans[0], ())
-    accuracy, tolerances = account_for(whole.graph, [(u.group, u.kernels) for u in units], tolerances, options)
+    done_by = [(u.group, u.kernels) for u in units]
+    accuracy, tolerances = account_for(whole.graph, done_by, tolerances, options, on_device=target.device != CPU)
     done = Compilation(
         name=graph.name,
         options=options,
