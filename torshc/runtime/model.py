@@ -116,9 +116,9 @@ class Model:
         if self._repeat and type(inputs) is dict and (results := self._again(inputs, out or {})) is not None:
             return results
         if self._sized and not out and type(inputs) is dict and len(inputs) == len(self.inputs):
-            found = self._run_arrays([inputs.get(name) for name in self._in.index])
+            found = self._run_arrays(list(map(inputs.get, self._in.index)))
             if found is not None:
-                return dict(zip(self._out.index, found, strict=True))
+                return dict(zip(self._out.index, found))  # noqa: B905  # as below
         if type(inputs) is not dict and not isinstance(inputs, Mapping):
             raise RunError(f"run() takes a dictionary of inputs, not {type(inputs).__name__}", self._expects())
         if inputs.keys() != self._in.index.keys():

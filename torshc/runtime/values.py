@@ -84,18 +84,21 @@ class TakenArrays:
 
     def __init__(self, specs: Sequence[TensorSpec], keep: Callable[..., int] | None, handle: int) -> None:
         self.tensors = (Tensor * max(len(specs), 1))()
-        self._types = [(spec.numpy, spec.numpy.itemsize, c_int64 * len(spec.shape)) for spec in specs]
+        self._rows = [
+            (k * ctypes.sizeof(Tensor), spec.numpy, spec.numpy.itemsize, (c_int64 * len(spec.shape)).from_address)
+            for k, spec in enumerate(specs)
+        ]
         self._keep, self._memory = keep, c_void_p()
         self._asked = [(c_void_p(handle), k, byref(self._memory)) for k in range(len(specs))]
 
     def take(self) -> list[np.ndarray[Any, Any]]:
         """What the library gave: small arrays copied, large ones in its memory, which goes with the last one on it."""
         results = []
-        for k, (data, _, dims) in zip(range(len(self._types)), _PLACES.iter_unpack(self.tensors), strict=False):
-            dtype, each, form = self._types[k]
-            shape = form.from_address(dims)[:]
+        for (at, dtype, each, dims_at), asked in zip(self._rows, self._asked):  # noqa: B905  # of one length; it takes its time
+            data, _, dims = _PLACES.unpack_from(self.tensors, at)
+            shape = dims_at(dims)[:]
             size = math.prod(shape) * each
-            if size >= LARGE and self._keep and not self._keep(*self._asked[k]) and (memory := self._memory.value):
+            if size >= LARGE and self._keep and not self._keep(*asked) and (memory := self._memory.value):
                 results.append(_on_kept(memory, data, size, shape, dtype))
                 continue
             array = np.empty(shape, dtype)
