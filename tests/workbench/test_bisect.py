@@ -78,8 +78,8 @@ def test_wrong_fusion(chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Right with all passes, wrong once kernels are fused."""
     wrong, real = rules(tmp_path, WRONG), bisect.compile_model
 
-    def compile(source: Any, out: Any, options: CompileOptions, observer: Any) -> Any:
-        return real(source, out, options if options.fusion == "none" else wrong, observer)
+    def compile(source: Any, out: Any, options: CompileOptions, observer: Any, **how: Any) -> Any:
+        return real(source, out, options if options.fusion == "none" else wrong, observer, **how)
 
     monkeypatch.setattr(bisect, "compile_model", compile)
     found = bisect_model(chain, CompileOptions(), tmp_path / "small.onnx").place

@@ -170,3 +170,18 @@ def test_a_bundle_of_another_model_is_told(model: Path, against: str, tmp_path: 
         with pytest.raises(RunError, match=f"other.onnx is another model: .*{words}") as caught:
             verify_bundle(other, tmp_path / "m.tsc", against)
         assert "the bundle was made of" in caught.value.remedy
+
+
+@pytest.mark.parametrize("model", [NONE], indirect=True)
+def test_sizes_of_unknown_dimensions_are_refused_before_kernels_are_compiled(model: Path) -> None:
+    stages: list[str] = []
+    with pytest.raises(ConfigError, match="no symbolic dimension 'm'"):
+        verify_model(model, CompileOptions(), observer=lambda stage, seconds: stages.append(stage), dims={"m": 3})
+    assert "render" in stages and "compile" not in stages
+
+
+@pytest.mark.parametrize("word", ["verify --rtol", "bisect -o part.onnx --rtol", "bench --seconds", "tune --budget"])
+@pytest.mark.parametrize("model", [ZERO], indirect=True)
+def test_nan_is_no_bound(model: Path, word: str) -> None:
+    done = CliRunner().invoke(cli, [*word.split(), "nan", str(model)])
+    assert done.exit_code == 2 and "nan is not a number" in done.output

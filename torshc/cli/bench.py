@@ -43,9 +43,7 @@ def _levels(ctx: click.Context, parameter: click.Parameter, word: str | None) ->
     show_default=True,
     help="Rounds of measurement for each system.",
 )
-@click.option(
-    "--seconds", type=click.FloatRange(0, 600), default=0.3, show_default=True, help="Seconds per measurement."
-)
+@click.option("--seconds", type=flags.Number(0, 600), default=0.3, show_default=True, help="Seconds per measurement.")
 @click.option("--flush-l2/--no-flush-l2", "flush", help="Write a card's second cache before each call.")
 @flags.add(flags.THREADS, flags.PROFILE, flags.INPUT, flags.DIMS, flags.SEED, *flags.MODEL, *flags.BUILD, flags.JSON)
 def bench(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--rtol",
-    type=click.FloatRange(min=0),
+    type=flags.Number(min=0),
     help="Largest max|a-b| / max|b| of a value; by default as for verify, for the nodes that lead to it.",
 )
 @click.option(

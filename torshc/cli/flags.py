@@ -93,6 +93,14 @@ def _bytes(ctx: click.Context, parameter: click.Parameter, word: str | None) -> 
     return parse_bytes(word) if word is not None else 0
 
 
+class Number(click.FloatRange):
+    """A number in a range, which NaN is not: comparing with it says nothing."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        return self.fail("nan is not a number", param, ctx) if found != found else found
+
+
 def _dims(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, int]:
     from ..workbench.feeds import parse_dims
 

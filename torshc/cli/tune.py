@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @flags.MODEL_ARGUMENT
-@click.option("--budget", "seconds", type=float, default=120, show_default=True, metavar="SECONDS",
+@click.option("--budget", "seconds", type=flags.Number(), default=120, show_default=True, metavar="SECONDS",
               help="How long it may measure.")  # fmt: skip
 @click.option("--tuning-records", "records", type=flags.FILE, metavar="FILE",
               help="Where to write what was found; by default MODEL's name with .tuning, here.")  # fmt: skip

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--bundle", type=flags.FILE, help="Check this bundle of MODEL instead of compiling one.")
 @click.option(
     "--rtol",
-    type=click.FloatRange(min=0),
+    type=flags.Number(min=0),
     help="Largest max|a-b| / max|b| of an output; by default what the rounding of its types explains, 1e-4 for f32.",
 )
 @flags.add(

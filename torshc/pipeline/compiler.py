@@ -391,6 +391,7 @@ def compile_model(
     test: Callable[[Compilation], Mapping[str, bytes]] | None = None,
     training: Training | None = None,
     given: Mapping[str, Array] | None = None,
+    check: Callable[[Compilation], None] | None = None,
 ) -> Compilation:
     """Compile a model and write its bundle.
 
@@ -401,6 +402,7 @@ def compile_model(
         training: the step that the library makes, in place of that in a file.
         given: values that weights have in the bundle, of a library that takes weights by name. It is compiled with
             other ones, so that what these happen to be decides nothing (a scale of ones is no operation, say).
+        check: raises where the model, whose kernels are compiled next, is not what is wanted.
 
     Raises:
         TorshcError: a member of the family, by cause; nothing is left half-written then.
@@ -415,6 +417,8 @@ def compile_model(
     archiver = toolchain.archiver(options) if options.emit == "archive" else None
     versions = prepare_versions(source, jobs, observer, other_weights(given or {}))
     compilation = versions[0]
+    if check is not None:
+        check(compilation)
     clock = Clock(observer)
     clock.seconds = compilation.seconds
     with BundleWriter(Path(out)) as bundle:

@@ -27,7 +27,7 @@ from ..pipeline.tolerance import Tolerance
 from ..runtime import Model, load
 from ..runtime.stats import StepStats
 from ..targets import target_of
-from .feeds import Arrays, make_inputs
+from .feeds import Arrays, checked_dims, make_inputs
 from .roofline import Roof, meter_of, require_flush, unit_of
 from .torch_baseline import PYTORCH, torch_calls
 from .verify import compare, ort_session, run_ort, tolerances_by_name
@@ -135,7 +135,7 @@ def bench_model(
         built: list[Compilation] = []
         for level in dict.fromkeys(reversed(levels)):
             say(f"-O{level}", 0.0)
-            model, done = _build_at_level(path, options, level, folder, threads, stack, observer)
+            model, done = _build_at_level(path, options, level, folder, threads, stack, observer, dims)
             models[f"torshc -O{level}"] = model
             built.append(done)
         first = next(iter(models.values()))
@@ -198,12 +198,15 @@ def _build_at_level(
     threads: int,
     stack: ExitStack,
     observer: Callable[[str, float], None] | None,
+    dims: Mapping[str, int] | None,
 ) -> tuple[Model, Compilation]:
     """A model compiled at a level and opened."""
     from ..pipeline.compiler import compile_model  # start-up: bundles are measured without the compiler
 
     bundle = folder / f"O{level}.tsc"
-    done = compile_model(path, bundle, dataclasses.replace(options, opt_level=level), observer)
+    done = compile_model(
+        path, bundle, dataclasses.replace(options, opt_level=level), observer, check=checked_dims(dims)
+    )
     return stack.enter_context(load(bundle, threads or None)), done
 
 

@@ -28,7 +28,7 @@ from ..pipeline.compiler import compile_model, prepare
 from ..pipeline.pinned import fitting_places, places_of
 from ..pipeline.tolerance import Tolerance
 from ..runtime import load
-from .feeds import Arrays, make_inputs, write_outputs
+from .feeds import Arrays, checked_dims, make_inputs, write_outputs
 from .verify import SIZES, OutputCheck, compare, note_contents, reference_outputs, tolerances_by_name
 
 AGAINST = ("reference", "ort", "O0")
@@ -119,7 +119,7 @@ def bisect_model(
         raise ConfigError(f"-o {str(out)!r} is not the name of a model", "end it in .onnx")
     with scratch_folder() as folder:
         search = _Search(Cuttable(Path(path)), options, folder, judge, rtol, max(threads, 1), observer)
-        compile_model(path, folder / "model.tsc", options, observer)
+        compile_model(path, folder / "model.tsc", options, observer, check=checked_dims(dims))
         with load(folder / "model.tsc", threads=search.threads) as model:
             made = make_inputs(model.inputs, inputs, dims, seed, SIZES, model.needs)
             got, allowed = model.run(made.arrays), tolerances_by_name(model, rtol)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ from ..base.arrays import SLACK, Archive, TooLarge, load_array
 from ..base.errors import ConfigError, OutputError, RunError, did_you_mean
 from ..runtime import Needs, TensorSpec, UseSpec
 from .draws import Bounds, draw
+
+if TYPE_CHECKING:
+    from ..pipeline.compilation import Compilation
 
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
@@ -144,6 +147,32 @@ def symbols_of(specs: Sequence[TensorSpec]) -> list[str]:
     return dims_of(*found)
 
 
+def require_dims(dims: Mapping[str, int], specs: Sequence[TensorSpec], needs: Needs) -> list[str]:
+    """Names of the symbolic dimensions, of inputs and in what these hold.
+
+    Raises:
+        ConfigError: `dims` names another.
+    """
+    symbols = [*symbols_of(specs), *(e.name for e in needs.elements)]
+    for name in dims:
+        if name not in symbols:
+            hint = did_you_mean(name, symbols) or f"; it has {', '.join(map(repr, symbols)) or 'none'}"
+            raise ConfigError(f"the model has no symbolic dimension {name!r}{hint}")
+    return symbols
+
+
+def checked_dims(dims: Mapping[str, int] | None) -> Callable[[Compilation], None]:
+    """What :func:`require_dims` says of a model before its kernels are compiled."""
+
+    def check(done: Compilation) -> None:
+        from ..pipeline.compilation import manifest_of  # start-up: bundles are run without the compiler
+
+        manifest = manifest_of(done)
+        require_dims(dims or {}, manifest.inputs, manifest.needs or Needs())
+
+    return check
+
+
 @dataclass(frozen=True)
 class Feeds:
     """Inputs of a run: the arrays in the model's order, sizes of symbolic dimensions, names of what was drawn."""
@@ -176,11 +205,7 @@ def make_inputs(
     """
     needs = needs or Needs()
     given = read_inputs(files, specs)
-    symbols = [*symbols_of(specs), *(e.name for e in needs.elements)]
-    for name in dims or {}:
-        if name not in symbols:
-            hint = did_you_mean(name, symbols) or f"; it has {', '.join(map(repr, symbols)) or 'none'}"
-            raise ConfigError(f"the model has no symbolic dimension {name!r}{hint}")
+    symbols = require_dims(dims or {}, specs, needs)
     sizes = {name: defaults[min(k, len(defaults) - 1)] for k, name in enumerate(symbols)}
     shown = _find_sizes(specs, given, needs)
     for name, size in (dims or {}).items():

@@ -22,7 +22,7 @@ from ..base.options import CompileOptions
 from ..pipeline.tolerance import LEAST, UNIT, Tolerance
 from ..runtime import Model, TensorSpec, load
 from .content import content_of
-from .feeds import Array, Arrays, Feeds, make_inputs, read_inputs, shape_at
+from .feeds import Array, Arrays, Feeds, checked_dims, make_inputs, read_inputs, shape_at
 
 if TYPE_CHECKING:
     from ..pipeline.compilation import Compilation
@@ -88,7 +88,7 @@ def verify_model(
     _check_reference(against)
     with scratch_folder() as folder:
         bundle = folder / "model.tsc"
-        done = compile_model(path, bundle, options, observer)
+        done = compile_model(path, bundle, options, observer, check=checked_dims(how.get("dims")))
         verdict = verify_bundle(path, bundle, against, **how, ops=options.ops)
     return with_cause(verdict, path, done, observer, **how)
 

@@ -30,7 +30,7 @@ from ..runtime import load
 from ..training import Training, make_training_graph, read_training
 from ..training.optimizers import Momentum
 from ..training.scaling import SKIPPED
-from .feeds import Array, make_inputs
+from .feeds import Array, checked_dims, make_inputs
 from .verify import SIZES, OutputCheck, Verdict
 
 RTOL = 1e-3  # f32 loses some digits on the way back through many layers; a gradient that is wrong is off by far more
@@ -72,7 +72,7 @@ def verify_training(
         step, optimizer=momentum, weight_decay=0.0, clip_norm=None, accumulate=1, outputs=(), gradients=()
     )
     with scratch_folder() as folder:
-        compile_model(path, folder / "step.tsc", options, observer, training=plain)
+        compile_model(path, folder / "step.tsc", options, observer, training=plain, check=checked_dims(dims))
         with load(folder / "step.tsc", max(threads, 1)) as model:
             made = make_inputs(model.inputs, inputs, dims, seed, SIZES, model.needs)
             for _ in range(SCALES):
