@@ -57,6 +57,15 @@ def test_processors_that_llvm_names() -> None:
     assert resolve("skylake-avx512").extras == ()
 
 
+def test_features_beside_a_processor() -> None:
+    """In one order, as a manifest lists them."""
+    assert resolve("x86-64-v4+avx512bf16+avxvnni").extras == ("avxvnni", "avx512bf16")
+    assert resolve("x86-64-v4-bf16+avxvnni").extras == ("avxvnni", "avx512vnni", "avx512bf16")
+    assert resolve("neoverse-n1+i8mm", ARM).extras == ("dotprod", "i8mm")
+    with pytest.raises(ConfigError, match=r"x86-64-v4\+sse9: torshc has nothing for the feature 'sse9'"):
+        resolve("x86-64-v4+sse9")
+
+
 def test_the_best_version_comes_first() -> None:
     assert versions_of(("x86-64-v3", "x86-64-v4", "x86-64-v4-amx"), "native") == (
         "x86-64-v4-amx",

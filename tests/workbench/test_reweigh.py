@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,16 @@ def test_new_weights_are_those_that_compiling_would_write(files: Path) -> None:
     torshc.compile(files / "other.onnx", files / "wanted.tsc")
     got, wanted = ((files / f"{name}.tsc" / "weights.bin").read_bytes() for name in ("m", "wanted"))
     assert got[:-64] == wanted[:-64]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="compiles for a Zen 5")
+def test_kernels_that_follow_from_features(tmp_path: Path) -> None:
+    """Which form of Winograd's a convolution has follows from instructions that the level does not have."""
+    digits = Path(__file__).parents[2] / "samples/digits.onnx"
+    torshc.compile(digits, tmp_path / "m.tsc", mcpu="x86-64-v4+avxvnni+avx512vnni+avx512bf16")
+    set_weights(tmp_path / "m.tsc", digits, CompileOptions(), out=tmp_path / "new.tsc")
+    old, new = ((tmp_path / name / "weights.bin").read_bytes() for name in ("m.tsc", "new.tsc"))
+    assert old == new
 
 
 def test_what_does_not_fit_is_told_at_once(files: Path) -> None:

@@ -153,6 +153,8 @@ def _baseline(arch: str) -> Isa:
 def resolve(mcpu: str | None = None, triple: str = "") -> Isa:
     """The instruction set of a processor by LLVM's name ("znver4", "x86-64-v3", "cortex-a76"), the host when None.
 
+    Features may follow the name, as in "x86-64-v4+avx512vnni".
+
     Args:
         triple: another machine than this; without a processor, what all of its kind have.
 
@@ -172,6 +174,17 @@ def resolve(mcpu: str | None = None, triple: str = "") -> Isa:
     assert mcpu is not None
     if not _NAME.match(mcpu):
         raise ConfigError(f"--mcpu {mcpu[:80]!r} is not the name of a processor", "for example --mcpu x86-64-v3")
+    name, *more = mcpu.split("+")
+    known = _ARM_EXTRAS if arch == "aarch64" else _EXTRAS + _TILES
+    if others := [feature for feature in more if feature not in known]:
+        raise ConfigError(
+            f"--mcpu {mcpu}: torshc has nothing for the feature {others[0]!r}", f"those it knows are {', '.join(known)}"
+        )
+    named = _named(arch, name)
+    return replace(named, extras=tuple(e for e in known if e in (*named.extras, *more)))
+
+
+def _named(arch: str, mcpu: str) -> Isa:
     if mcpu in _VARIANTS and mcpu in _VERSIONS.get(arch, ()):
         return Isa(arch, _VARIANTS[mcpu][0], "", _VARIANTS[mcpu][1], 16 if arch == "x86_64" else 4)
     width = _lanes_of(arch, mcpu)

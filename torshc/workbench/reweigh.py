@@ -89,8 +89,10 @@ def _whole(file: Path) -> dict[str, Any]:
 
 def _as_compiled(options: CompileOptions, body: Mapping[str, Any]) -> CompileOptions:
     """The options with what the bundle knows of its compilation."""
+    isa = body["isa"]
+    processor = "+".join((isa["mcpu"], *isa["features"])) if isa["mcpu"] else ""
     known: dict[str, Any] = {
-        "target": body["target"], "opt_level": body["opt_level"], "mcpu": body["isa"]["mcpu"],
+        "target": body["target"], "opt_level": body["opt_level"], "mcpu": processor,
         "profile": body["profile"], "threads": body["threads"],
     }  # fmt: skip
     known["weights_dtype"] = body["weights"].get("dtype", "f32")

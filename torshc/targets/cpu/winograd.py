@@ -408,7 +408,8 @@ def _weights(form: Form, size: Geometry, terms: int) -> int:
 
 
 def _bytes_a_cycle(machine: Machine) -> float:
-    zen = "avx512bf16" in machine.extras and "amx-tile" not in machine.extras
+    # A Xeon that refuses tiles, or whose library uses none, has products of f16 too.
+    zen = "avx512bf16" in machine.extras and not {"amx-tile", "avx512fp16"} & {*machine.extras}
     return BYTES_A_CYCLE_OF_ZEN if zen else BYTES_A_CYCLE
 
 
