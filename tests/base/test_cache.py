@@ -5,12 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.forks import in_child
+from torshc.base import cache as cache_module
 from torshc.base.cache import Cache, content_key
 from torshc.base.resources import cache_folder
 
@@ -29,6 +30,48 @@ def test_round_trip(tmp_path: Path) -> None:
     assert Cache(tmp_path).get(KEY) == b"object"
     assert [e.key for e in cache.entries()] == [KEY] and cache.size() > 6
     assert (cache.hits, cache.problem) == (0, "")
+
+
+def test_large_entries_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "PIECE", 4)
+    cache, data = Cache(tmp_path), b"0123456789"
+    cache.put_parts(KEY, (data[at : at + 3] for at in range(0, 10, 3)))
+    assert cache.get(KEY) == data
+    with cache.reading(KEY) as kept:
+        assert kept is not None
+        assert b"".join(map(bytes, kept.parts(7))) == data[:7] and b"".join(map(bytes, kept.parts(3))) == data[7:]
+        assert kept.is_intact()
+    for read in (0, 9, 11):  # what was read is less than there is, or more was wanted
+        cache.put(KEY, data)
+        with cache.reading(KEY) as kept:
+            assert kept is not None and sum(map(len, kept.parts(read))) == min(read, 10)
+            assert not kept.is_intact()
+        assert cache.get(KEY) is None
+    with cache.reading(KEY) as kept:
+        assert kept is None
+
+
+def test_a_failure_of_what_gives_the_parts_leaves_nothing(tmp_path: Path) -> None:
+    def parts() -> Iterator[bytes]:
+        yield b"begun"
+        raise OSError(5, "Input/output error")
+
+    cache = Cache(tmp_path)
+    cache.put_parts(KEY, parts())
+    assert files(tmp_path) == [] and "Input/output error" in cache.problem
+
+
+def test_it_stays_within_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without being asked: after each large entry, and now and then after small ones."""
+    monkeypatch.setattr(cache_module, "MOST", 1000)
+    cache = Cache(tmp_path)
+    keys = [content_key([str(k)]) for k in range(300)]
+    for key in keys:
+        cache.put(key, b"object")
+    assert len(cache.entries()) < 300 and cache.get(keys[-1]) == b"object"
+    monkeypatch.setattr(cache_module, "_LARGE", 500)
+    cache.put(KEY, bytes(600))
+    assert cache.size() <= 1000 and cache.get(KEY) == bytes(600)
 
 
 def test_disabled() -> None:

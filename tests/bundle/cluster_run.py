@@ -27,7 +27,7 @@ from typing import Any
 
 import distributed as dask_distributed
 
-from torshc.bundle.package import file_sha256
+from torshc.base.digest import file_sha256
 from torshc.targets.cc import find_compiler
 
 distributed: Any = dask_distributed  # without types

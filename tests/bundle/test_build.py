@@ -18,9 +18,9 @@ import pytest
 
 from tests.support.slow import SLOW
 from torshc.base.cache import Cache
+from torshc.base.digest import file_sha256
 from torshc.base.errors import InternalError, OutputError, ResourceError, ToolchainError
 from torshc.bundle import build
-from torshc.bundle.package import file_sha256
 from torshc.targets.cc import CCompiler, find_compiler
 
 from . import tiny
@@ -231,7 +231,7 @@ sys.path[:0] = [{tests!r}, {root!r}]
 from pathlib import Path
 from bundle import tiny
 from torshc.base.cache import Cache
-from torshc.bundle.package import file_sha256
+from torshc.base.digest import file_sha256
 embed, debug = {embed}, {debug}
 cache = Cache(Path({cache!r}) if {cache!r} else None)
 out = tiny.write(Path({out!r}), embed=embed, jobs={jobs}, cache=cache, extra_flags=("-g",) if debug else ())

@@ -15,11 +15,11 @@ import pytest
 
 import torshc
 from torshc.base.cache import Cache
+from torshc.base.digest import file_sha256
 from torshc.base.errors import ConfigError, ToolchainError
 from torshc.base.options import CompileOptions
 from torshc.bundle import cluster
 from torshc.bundle.build import build_objects
-from torshc.bundle.package import file_sha256
 from torshc.targets.cc import CCompiler, find_compiler
 
 MODEL = Path(__file__).parents[2] / "samples/mlp.json"

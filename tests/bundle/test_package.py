@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from tests.support.forks import in_child
+from torshc.base.digest import file_sha256
 from torshc.base.errors import BundleError, ConfigError, OutputError
 from torshc.base.manifest import Manifest, TensorSpec, manifest_hash
 from torshc.bundle import manifest, package
@@ -46,8 +47,8 @@ def check(place: Path, marks: tuple[float, ...]) -> None:
     """The bundle at ``place`` is whole and is one of those."""
     assert sorted(p.name for p in place.iterdir()) == ["libmodel.so", "manifest.json", "model.h", "src", "weights.bin"]
     found = read_manifest(place)
-    assert found.library_sha256 == package.file_sha256(place / "libmodel.so")
-    assert found.weights_sha256 == package.file_sha256(place / "weights.bin")
+    assert found.library_sha256 == file_sha256(place / "libmodel.so")
+    assert found.weights_sha256 == file_sha256(place / "weights.bin")
     assert np.fromfile(place / "weights.bin", np.float32, 1)[0] in marks
 
 
@@ -241,7 +242,7 @@ def test_weights_file(tmp_path: Path) -> None:
     assert info.offsets == weight_offsets([a.nbytes for a in arrays]) == (0, 256, 512, 512, 768, 1024)
     for array, offset in zip(arrays, info.offsets, strict=True):
         assert raw[offset : offset + array.nbytes] == array.tobytes()
-    assert info.bytes == 1088 == len(raw) - 64 and info.sha256 == package.file_sha256(tmp_path / "w")
+    assert info.bytes == 1088 == len(raw) - 64 and info.sha256 == file_sha256(tmp_path / "w")
     assert raw[1088:1104] == b"TORSHC WEIGHTS 1" and raw[1104:1120] == info.bytes.to_bytes(
         8, "little"
     ) + info.id.to_bytes(8, "little")

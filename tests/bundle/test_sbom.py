@@ -12,8 +12,9 @@ import pytest
 
 import torshc
 from tests.support.models import model, node
+from torshc.base.digest import file_sha256
 from torshc.base.options import CompileOptions
-from torshc.bundle.package import SBOM, file_sha256, is_bundle
+from torshc.bundle.package import SBOM, is_bundle
 from torshc.workbench.reweigh import set_weights
 
 

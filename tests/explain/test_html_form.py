@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from onnx import helper
 
 from torshc import explain as explain_package
+from torshc.base.digest import file_sha256
 from torshc.base.errors import ConfigError
-from torshc.bundle.package import file_sha256
 from torshc.cli import cli
 from torshc.explain import Explanation, Shown, read_measured, read_roof, to_html
 from torshc.explain.data import GroupInfo, NodeInfo, Tensor

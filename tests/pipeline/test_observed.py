@@ -20,9 +20,9 @@ from tests.pipeline.test_forms_guards import attention, feeds
 from tests.pipeline.test_forms_loose import model
 from tests.support.nodes import numbers
 from torshc.base.budget import spending
+from torshc.base.digest import file_sha256
 from torshc.base.errors import ConfigError, RunError
 from torshc.base.options import CompileOptions
-from torshc.bundle.package import file_sha256
 from torshc.explain import explain, to_text
 from torshc.pipeline.compiler import prepare
 from torshc.pipeline.observed import Profile, observed_cases, read_profiles, recorded_runs

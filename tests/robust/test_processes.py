@@ -16,7 +16,7 @@ import onnx
 import pytest
 
 import torshc
-from torshc.bundle.package import file_sha256
+from torshc.base.digest import file_sha256
 
 from ..support.slow import SLOW
 from ..support.zoo import zoo

@@ -72,6 +72,7 @@ PROMISES = (
         "bits, lengths, other entries' content, other owners and modes",
         (
             "tests/base/test_cache.py",
+            "tests/workbench/test_kept.py",
             f"{_BUNDLE}/test_build.py::test_a_damaged_cache_entry_is_rebuilt",
             f"{_BUNDLE}/test_build.py::test_a_wrapper_shares_no_objects_with_its_compiler",
         ),

@@ -1,10 +1,11 @@
-"""The cache of compiled objects: content in, content out.
+"""The cache of compiled objects and of whole bundles: content in, content out.
 
-A key is the hash of all that an object depends on (source, headers, flags, compiler), so nothing in the cache is ever
+A key is the hash of all that an entry depends on (source, headers, flags, compiler), so nothing in the cache is ever
 out of date. An entry carries the hash of its key and content, so that neither a damaged entry nor one under another's
 name is used: it is deleted and counts as absent. Entries are written beside their place and renamed, so that any
 number of processes may share a folder. What others could write to is not used, as objects are linked into libraries.
-A cache that cannot be used only costs time: the first reason is kept in ``problem``, never raised.
+A cache that cannot be used only costs time: the first reason is kept in ``problem``, never raised. Of more than
+``MOST`` bytes, what was used last stays.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import contextlib
 import hashlib
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import BinaryIO
 
 from .folders import SharedError, private_folder, shared_with
 
@@ -25,6 +29,12 @@ _MAGIC = b"TORSHC OBJECT 2\n"
 _HEAD = len(_MAGIC) + 32
 # A temporary file older than this was left by a process that was killed.
 _STALE_SECONDS = 3600.0
+MOST = 4 << 30  # bytes of all entries
+# To count them takes longer than to keep a small entry: that is done after one of this size, and after each 64th other.
+_LARGE = 16 << 20
+# Bytes that are copied at once. Linux keeps what is written at a multiple of a huge page in huge pages, which libraries
+# map.
+PIECE = 16 << 20
 
 
 def content_key(parts: Iterable[str | bytes]) -> str:
@@ -53,6 +63,41 @@ class Entry:
     key: str
     size: int
     used: float
+
+
+class Kept:
+    """An entry that is read a part at a time; nothing of it counts before :meth:`is_intact` says so."""
+
+    def __init__(self, key: str, file: BinaryIO) -> None:
+        self._file = file
+        self._head = file.read(_HEAD)
+        self._digest = hashlib.sha256(key.encode() + b"\n")
+        self.damaged = False
+
+    def parts(self, size: int) -> Iterator[memoryview]:
+        """The next ``size`` bytes; a part holds until the next is asked for. A thread hashes it while the caller has
+        it."""
+        here, other = (memoryview(bytearray(min(size, PIECE))) for _ in range(2))
+        hashing: Future[None] | None = None
+        with ThreadPoolExecutor(1) as thread:
+            while size and (count := self._fill(here[:size])):
+                if hashing is not None:
+                    hashing.result()
+                hashing = thread.submit(self._digest.update, here[:count])
+                yield here[:count]
+                here, other, size = other, here, size - count
+        self.damaged |= size > 0
+
+    def _fill(self, part: memoryview) -> int:
+        try:
+            return self._file.readinto(part)  # type: ignore[attr-defined, no-any-return]
+        except OSError:
+            return 0
+
+    def is_intact(self) -> bool:
+        """Whether all of it was read, and is what was kept under this key."""
+        self.damaged |= bool(self._file.read(1)) or self._head != _MAGIC + self._digest.digest()
+        return not self.damaged
 
 
 class Cache:
@@ -109,8 +154,38 @@ class Cache:
             os.utime(path)  # when it was last used, for trim()
         return data
 
+    @contextlib.contextmanager
+    def reading(self, key: str) -> Iterator[Kept | None]:
+        """As :meth:`get` of an entry that may be large."""
+        path = self._path(key)
+        kept = None
+        with contextlib.ExitStack() as stack:
+            try:
+                if path is not None and self._private:
+                    file = stack.enter_context(path.open("rb"))
+                    kept = Kept(key, file) if not shared_with(os.fstat(file.fileno())) else None
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                self._note(error)
+            yield kept
+        if kept is not None and path is not None:
+            with contextlib.suppress(OSError):
+                path.unlink() if kept.damaged else os.utime(path)
+
+    def has_room(self, size: int) -> bool:
+        """Whether the disk has several times as much free."""
+        try:
+            return bool(self.folder and self._private and shutil.disk_usage(self.folder).free > 4 * size)
+        except OSError:
+            return False
+
     def put(self, key: str, data: bytes) -> None:
         """Keeps ``data`` under ``key``; a failure leaves nothing behind and is noted in ``problem``."""
+        self.put_parts(key, [data])
+
+    def put_parts(self, key: str, parts: Iterable[bytes | memoryview]) -> None:
+        """The same of data in parts, of which each is asked for when the one before is written."""
         path = self._path(key)
         if path is None or not self._private:
             return
@@ -119,9 +194,17 @@ class Cache:
             private_folder(path.parent)
             with temporary.open("xb") as file:
                 os.fchmod(file.fileno(), 0o600)  # whatever the umask
-                file.write(_head(key, data))
-                file.write(data)
+                digest = hashlib.sha256(key.encode() + b"\n")
+                file.write(bytes(_HEAD))
+                for part in parts:
+                    digest.update(part)
+                    file.write(part)
+                size = file.tell()
+                file.seek(0)
+                file.write(_MAGIC + digest.digest())
             temporary.replace(path)
+            if size >= _LARGE or int(key[-2:], 16) % 64 == 0:
+                self.trim(MOST)
         except OSError as error:
             self._note(error)
         finally:

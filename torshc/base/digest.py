@@ -1,19 +1,74 @@
-"""A hash that is computed beside other work."""
+"""Hashes that are computed beside other work."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file, hexadecimal, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def tree_sha256(folders: Iterable[Path]) -> str:
+    """SHA-256 of the names and contents of the files in folders, hexadecimal, without Python's byte code."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        for inside, below, files in os.walk(folder):
+            below.sort()
+            for name in sorted(files):
+                if not name.endswith(".pyc"):
+                    data = Path(inside, name).read_bytes()
+                    digest.update(f"{inside}/{name} {len(data)}:".encode())
+                    digest.update(data)
+    return digest.hexdigest()
 
 
 class Digest:
-    """SHA-256 of bytes, which must not change. A thread computes it, as hashlib leaves Python's lock to others."""
+    """SHA-256 of bytes, which must not change, or what a function finds. A thread computes it, as hashlib leaves
+    Python's lock to others."""
 
-    def __init__(self, data: bytes | memoryview) -> None:
+    def __init__(self, data: bytes | memoryview | Callable[[], str]) -> None:
         pool = ThreadPoolExecutor(1)
-        self._found = pool.submit(lambda: hashlib.sha256(data).hexdigest())
+        self._found = pool.submit(data if callable(data) else lambda: hashlib.sha256(data).hexdigest())
         pool.shutdown(wait=False)
 
     def text(self) -> str:
         """The hash, hexadecimal."""
         return self._found.result()
+
+
+class FileDigest:
+    """SHA-256 of a plain file, which a thread computes, and whether the file is still the one that it read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = _stamp(path)
+        self._digest = Digest(partial(file_sha256, path) if self._seen else str)
+
+    def text(self) -> str:
+        """The hash, hexadecimal; empty where there is no such file.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return self._digest.text()
+
+    def is_current(self) -> bool:
+        """Whether nobody has written to the file or replaced it."""
+        return _stamp(self._path) == self._seen
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        s = path.stat()
+    except OSError:
+        return ()
+    return (s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) if stat.S_ISREG(s.st_mode) else ()

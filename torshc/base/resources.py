@@ -58,6 +58,11 @@ def rule_files(kind: str) -> tuple[Path, ...]:
     return tuple(sorted(rules(kind).glob("*.yaml")))
 
 
+def own_folders() -> tuple[Path, ...]:
+    """The folders of all that torshc consists of."""
+    return _PACKAGE, rules(), templates()
+
+
 def cache_folder() -> Path:
     """Where the cache lies: ``TORSHC_CACHE_DIR``, else ``torshc`` in ``XDG_CACHE_HOME`` or ``~/.cache``."""
     if named := os.environ.get("TORSHC_CACHE_DIR"):

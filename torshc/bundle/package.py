@@ -28,7 +28,8 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -37,6 +38,7 @@ import numpy.typing as npt
 
 from torshc.base.errors import ConfigError, OutputError
 
+from ..base.digest import file_sha256
 from ..base.folders import claim, remove, sweep
 from ..base.manifest import FILE, FORMAT, MPI_LIBRARY, RANKS_FORMAT, Manifest
 from ..base.options import is_prefix
@@ -60,12 +62,6 @@ EMBED_MAX = 1 << 30
 _KNOWN = {LIBRARY, HEADER, WEIGHTS, SOURCES, OBJECTS, TEST, SBOM, FILE, *BROWSER}
 _MANIFEST_MAX = 256 << 20
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file, hexadecimal, read in pieces."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def is_bundle(folder: Path) -> bool:
@@ -207,7 +203,7 @@ class BundleWriter:
         with _writing(target):
             shutil.move(library, target)
             if name:
-                (self.folder / name).symlink_to(LIBRARY)
+                self.add_link(name, LIBRARY)
             if embedded and not (self.folder / SOURCES).is_dir():  # whose script embeds them again
                 self.weights.unlink(missing_ok=True)
             return file_sha256(target)
@@ -248,8 +244,25 @@ class BundleWriter:
             for path in paths:
                 shutil.copyfile(path, target / path.name)
 
-    def commit(self, manifest: Manifest | str) -> Path:
+    def add_file(self, name: str, executable: bool, parts: Iterable[memoryview]) -> None:
+        """Writes a file of the bundle a part at a time."""
+        with _writing(self.folder / name):
+            mode = 0o777 if executable else 0o666
+            with open(self.folder / name, "xb", buffering=0, opener=partial(os.open, mode=mode)) as file:
+                for part in parts:
+                    while part:  # an unbuffered file may take less than it is given
+                        part = part[file.write(part) :]
+
+    def add_link(self, name: str, to: str) -> None:
+        """Makes a name of the bundle a link to another."""
+        with _writing(self.folder / name):
+            (self.folder / name).symlink_to(to)
+
+    def commit(self, manifest: Manifest | str, keep: Callable[[Path], None] | None = None) -> Path:
         """Writes the manifest and puts the bundle at its place, in one step.
+
+        Args:
+            keep: is shown the whole bundle before that.
 
         Raises:
             OutputError: it cannot be written, or something else appeared there meanwhile.
@@ -258,6 +271,8 @@ class BundleWriter:
         self.add_text(FILE, text)
         if (self.folder / SOURCES).is_dir():
             self.add_text(f"{SOURCES}/{COMPACT}", hashed_form(text))
+        if keep is not None:
+            keep(self.folder)
         with _writing(self.place):
             for _ in range(100):  # others may write to the same place at the same time
                 try:

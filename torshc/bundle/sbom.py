@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..base.digest import file_sha256
 from ..base.manifest import Manifest
 from .build import LIBRARY
-from .package import SBOM, WEIGHTS, file_sha256
+from .package import SBOM, WEIGHTS
 
 _OURS = "MIT OR Apache-2.0"
 _LLVM, _GCC = "Apache-2.0 WITH LLVM-exception", "GPL-3.0-or-later WITH GCC-exception-3.1"

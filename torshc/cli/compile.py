@@ -17,6 +17,7 @@ from .console import Progress, echo_json, is_quiet, show_warnings, style
 if TYPE_CHECKING:
     from ..base.options import CompileOptions
     from ..pipeline.compilation import Compilation
+    from ..workbench.kept import Report
 
 
 @click.command()
@@ -87,8 +88,12 @@ def compile(
     A bundle is a folder with the library, its C headers, its weights and manifest.json, and a package for CMake and
     pkg-config. With --train the library trains the model instead of running it.
     """
+    from ..base.digest import FileDigest
+
+    digest = None if given["no_cache"] else FileDigest(models[0])  # beside the imports
     from ..pipeline.compiler import compile_model
     from ..workbench.depfile import write_depfile
+    from ..workbench.kept import compile_or_copy, report_of
     from ..workbench.trial import trial_files
 
     options = flags.compile_options(given)
@@ -115,16 +120,23 @@ def compile(
     made, summaries = [], []
     for model, out in _places(models, output).items():
         began = time.perf_counter()
+        done = None
         with _naming(model, len(models) > 1), Progress(quiet=as_json) as progress:
-            done = compile_model(model, out, options, progress, partial(trial_files, model) if tested else None)
-        made.append((model, out, done))
-        summaries.append(_summary(done, out, time.perf_counter() - began))
+            if tested or timed or verified:
+                done = compile_model(model, out, options, progress, partial(trial_files, model) if tested else None)
+                report = report_of(done)
+            else:
+                report = compile_or_copy(model, out, options, progress, digest if model == models[0] else None)
+        seconds = time.perf_counter() - began
+        summaries.append(_summary(report, out, seconds))
         if depfile:
             write_depfile(out, model, options, targets)
         if not as_json and not is_quiet():
-            _say(done, out, summaries[-1]["seconds"], bool(options.prefix))
-        if timed:
-            _show_times(done)
+            _say(report, out, seconds, options)
+        if done is not None:
+            made.append((model, out, done))
+            if timed:
+                _show_times(done)
     if as_json:
         echo_json(summaries if len(models) > 1 else summaries[0])
     for each in made if verified else []:
@@ -187,50 +199,46 @@ def _naming(model: Path, several: bool) -> Iterator[None]:
         raise
 
 
-def _say(done: Compilation, out: str, seconds: float, prefixed: bool) -> None:
-    from ..base.manifest import sizes_text
+def _say(report: Report, out: str, seconds: float, options: CompileOptions) -> None:
     from ..bundle.names import STAND_IN, prefix_of
     from ..explain import printable
 
-    click.echo(f"{style(printable(out), bold=True)}: {_line(done, seconds)}")
-    lacking = (f"no variant for {sizes_text(v.case)}: {v.why}" for v in done.variants if v.why)
-    show_warnings((*done.warnings, *done.refusals, *lacking))
-    if not prefixed and prefix_of(Path(out)) == STAND_IN and Path(out).stem != "model":
+    click.echo(f"{style(printable(out), bold=True)}: {_line(report, seconds, options)}")
+    lacking = (f"no variant for {sizes}: {why}" for sizes, why in report.variants.items() if why)
+    show_warnings((*report.warnings, *report.refusals, *lacking))
+    if not options.prefix and prefix_of(Path(out)) == STAND_IN and Path(out).stem != "model":
         why = f"as {Path(out).stem!r} holds characters that C's names cannot have"
         show_warnings([f"its C functions and its header are called {STAND_IN}, {why}; --prefix NAME names them"])
 
 
-def _summary(done: Compilation, out: str, seconds: float) -> dict[str, Any]:
-    from ..base.manifest import sizes_text
-    from ..explain import count_launches
-
+def _summary(report: Report, out: str, seconds: float) -> dict[str, Any]:
     return {
         "bundle": out,
-        "launches": count_launches(done),
-        "kernels": len({s for unit in done.units for s in unit.symbols}),
-        "compiled": done.compiled,
-        "on_the_processor": list(done.refusals),
-        "warnings": list(done.warnings),
-        "weights_bytes": done.weights_bytes,
-        "weights_by_name": {w.name: w.why for w in done.named},
-        "variants": {sizes_text(v.case): v.why for v in done.variants},
+        "launches": report.launches,
+        "kernels": report.kernels,
+        "compiled": report.compiled,
+        "on_the_processor": list(report.refusals),
+        "warnings": list(report.warnings),
+        "weights_bytes": report.weights_bytes,
+        "weights_by_name": dict(report.weights_by_name),
+        "variants": dict(report.variants),
         "seconds": seconds,
-        "stages": dict(done.seconds),
+        "stages": dict(report.stages),
     }
 
 
-def _line(done: Compilation, seconds: float) -> str:
+def _line(report: Report, seconds: float, options: CompileOptions) -> str:
     from ..explain.sizes import bytes_text
 
-    s = _summary(done, "", seconds)
-    launches = f"{s['launches']} launch{'es' if s['launches'] != 1 else ''}"
-    kernels = f"{s['kernels']} kernel{'s' if s['kernels'] != 1 else ''}"
-    weights = f"{bytes_text(s['weights_bytes'])} weights"
-    if done.copied_bytes:
-        weights += f" ({bytes_text(done.copied_bytes)} of them in a second layout)"
-    if done.options.named_weights:
-        weights += f", {sum(not why for why in s['weights_by_name'].values())} of {len(done.named)} by name"
-    return f"{launches}, {kernels}, {weights}; {s['compiled']} compiled, {seconds:.2f} s"
+    launches = f"{report.launches} launch{'es' if report.launches != 1 else ''}"
+    kernels = f"{report.kernels} kernel{'s' if report.kernels != 1 else ''}"
+    weights = f"{bytes_text(report.weights_bytes)} weights"
+    if report.copied_bytes:
+        weights += f" ({bytes_text(report.copied_bytes)} of them in a second layout)"
+    if options.named_weights:
+        names = report.weights_by_name.values()
+        weights += f", {sum(not why for why in names)} of {len(names)} by name"
+    return f"{launches}, {kernels}, {weights}; {report.compiled} compiled, {seconds:.2f} s"
 
 
 def _show_times(done: Compilation) -> None:

@@ -39,10 +39,30 @@ def model_files(path: str | Path) -> list[Path]:
         ModelError: when the model cannot be read, or names a file that cannot be used.
     """
     path = Path(path)
+    return [path, *locate_all(path, external_names(path))]
+
+
+def external_names(path: Path) -> list[str]:
+    """What a model calls the files beside it that hold its weights, each once. Nothing but its own file decides it.
+
+    Raises:
+        ModelError: when the model cannot be read.
+    """
     data = read_file(path)
     try:
-        names = list(_json_names(parse(bytes(data)))) if _is_json_graph(data) else list(_onnx_names(data))
-        return [path, *(locate(path.parent, name) for name in dict.fromkeys(names))]
+        return list(dict.fromkeys(_json_names(parse(bytes(data))) if _is_json_graph(data) else _onnx_names(data)))
+    except Misfit as e:
+        raise ModelError(f"{path}: {e.message}", e.remedy) from e
+
+
+def locate_all(path: Path, names: Iterable[str]) -> list[Path]:
+    """Where the files lie that a model at this path names.
+
+    Raises:
+        ModelError: when one of them cannot be used.
+    """
+    try:
+        return [locate(path.parent, name) for name in names]
     except Misfit as e:
         raise ModelError(f"{path}: {e.message}", e.remedy) from e
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from ..base.budget import Budget, spending
 from ..base.cache import Cache
 from ..base.clock import Clock, Observer
+from ..base.digest import file_sha256
 from ..base.errors import ConfigError, InternalError, UnsupportedError
 from ..base.manifest import SERVE, Manifest, PaddedInput, ToolInfo, WeightInfo, WeightsFile
 from ..base.options import CompileOptions
@@ -28,7 +29,7 @@ from ..bundle.host_source import host_sources, own_header
 from ..bundle.layout import weights_layout
 from ..bundle.linking import link_files
 from ..bundle.names import prefix_of
-from ..bundle.package import HEADER, SBOM, BundleWriter, file_sha256
+from ..bundle.package import HEADER, SBOM, BundleWriter
 from ..bundle.program import assemble
 from ..bundle.sbom import sbom_text
 from ..bundle.script import assemble_script
@@ -392,6 +393,8 @@ def compile_model(
     training: Training | None = None,
     given: Mapping[str, Array] | None = None,
     check: Callable[[Compilation], None] | None = None,
+    cache: Cache | None = None,
+    keep: Callable[[Path, Compilation], None] | None = None,
 ) -> Compilation:
     """Compile a model and write its bundle.
 
@@ -403,6 +406,8 @@ def compile_model(
         given: values that weights have in the bundle, of a library that takes weights by name. It is compiled with
             other ones, so that what these happen to be decides nothing (a scale of ones is no operation, say).
         check: raises where the model, whose kernels are compiled next, is not what is wanted.
+        cache: where objects are kept; by default the cache of all that torshc keeps, if the options let it be used.
+        keep: is shown the folder of the whole bundle before it is at its place.
 
     Raises:
         TorshcError: a member of the family, by cause; nothing is left half-written then.
@@ -415,6 +420,7 @@ def compile_model(
     built = options.emit not in ("source", "page")
     tools = [toolchain.find(job.options, job.isa) for job in jobs] if built else []
     archiver = toolchain.archiver(options) if options.emit == "archive" else None
+    cache = cache if cache is not None else Cache(cache_folder() if options.cache else None)
     versions = prepare_versions(source, jobs, observer, other_weights(given or {}))
     compilation = versions[0]
     if check is not None:
@@ -438,7 +444,7 @@ def compile_model(
             _add_page(bundle, hosts[0], manifest, weights, compilation)
         else:
             bundle.add_test(test(compilation) if test is not None else {})
-            library, compilation = _add_library(bundle, hosts, manifest, tools, archiver, versions, clock)
+            library, compilation = _add_library(bundle, hosts, manifest, tools, archiver, versions, cache, clock)
         file = _weights_file(versions, weights, embedded)
         used = tuple(ToolInfo(t.compiler.name, t.compiler.version, t.flags) for t in tools)
         glibc = bundle.glibc
@@ -449,7 +455,7 @@ def compile_model(
             require_given(given, served)
         if options.sbom:
             bundle.add_text(SBOM, sbom_text(manifest, _hashes(source), bundle.folder))
-        bundle.commit(manifest)
+        bundle.commit(manifest, (lambda folder: keep(folder, compilation)) if keep is not None else None)
     return compilation
 
 
@@ -496,6 +502,7 @@ def _add_library(
     tools: Sequence[Tools],
     archiver: Archiver | None,
     versions: Sequence[Compilation],
+    cache: Cache,
     clock: Clock,
 ) -> tuple[str, Compilation]:
     """The library with its headers, or their sources alone; the hash of its file, and the first compilation.
@@ -522,7 +529,6 @@ def _add_library(
         sources = {name: text for c in forms for name, text in c.sources.items()}
         flags = {name: t.flags for c, t in zip(versions, tools, strict=True) for f in c.forms for name in f.sources}
         flags |= {name: (*(tools[0].host or tools[0].flags), *custom.flags.get(name, ())) for name in own}
-        cache = Cache(cache_folder() if options.cache else None)
         holds = {name: nodes for c in forms for name, nodes in c.held_nodes.items()}
         pinned = [name for c in forms for name in c.pinned]
         made = _join_units(

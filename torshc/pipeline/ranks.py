@@ -11,12 +11,13 @@ from pathlib import Path
 from .._version import __version__
 from ..base.budget import spending
 from ..base.clock import Observer
+from ..base.digest import file_sha256
 from ..base.errors import ConfigError, UnsupportedError
 from ..base.features import Feature
 from ..base.manifest import FILE, ExchangeInfo, RankInfo, RanksManifest
 from ..base.options import CompileOptions
 from ..bundle.names import prefix_of
-from ..bundle.package import BundleWriter, file_sha256
+from ..bundle.package import BundleWriter
 from ..bundle.ranks import add_mpi, rank_folder
 from ..expr import Expr, as_int, to_text
 from ..formats import load_graph

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ..base.digest import file_sha256
 from ..base.errors import ConfigError, TorshcError
-from ..bundle.package import file_sha256
 from ..bundle.weight_names import Array
 from ..formats.files import model_files
 from ..graph import Graph
