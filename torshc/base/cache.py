@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from .folders import SharedError, private_folder, shared_with
 
@@ -68,7 +68,7 @@ class Entry:
 class Kept:
     """An entry that is read a part at a time; nothing of it counts before :meth:`is_intact` says so."""
 
-    def __init__(self, key: str, file: BinaryIO) -> None:
+    def __init__(self, key: str, file: BufferedReader) -> None:
         self._file = file
         self._head = file.read(_HEAD)
         self._digest = hashlib.sha256(key.encode() + b"\n")
@@ -90,7 +90,7 @@ class Kept:
 
     def _fill(self, part: memoryview) -> int:
         try:
-            return self._file.readinto(part)  # type: ignore[attr-defined, no-any-return]
+            return self._file.readinto(part)
         except OSError:
             return 0
 
