@@ -24,7 +24,7 @@ from torshc.pipeline.compiler import compile_model, prepare
 from torshc.runtime import load
 from torshc.targets.cpu.c import CTarget
 from torshc.targets.gpu.contraction_choice import PIECES
-from torshc.targets.gpu.contraction_tiles import GROUP_TILES, MMA_TILES, TF32_TILES, TILES, AnyTile
+from torshc.targets.gpu.contraction_tiles import GROUP_TILES, MMA_TILES, TF32_GROUP_TILES, TF32_TILES, TILES, AnyTile
 from torshc.targets.gpu.cuda.nvcc import Card
 from torshc.targets.gpu.cuda.target import CudaTarget
 from torshc.targets.gpu.grid import GridRow
@@ -245,7 +245,7 @@ def test_what_comes_next_is_compiled_meanwhile(tmp_path: Path, monkeypatch: pyte
     [
         ("contraction.j2", TILES),
         ("contraction_mma.j2", (*MMA_TILES, *TF32_TILES)),
-        ("contraction_group.j2", GROUP_TILES),
+        ("contraction_group.j2", (*GROUP_TILES, *TF32_GROUP_TILES)),
     ],
 )
 def test_templates_of_devices_state_the_tiles_that_there_are(template: str, tiles: Sequence[AnyTile]) -> None:
