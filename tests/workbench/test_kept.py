@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,15 @@ def test_the_second_is_a_copy(tmp_path: Path, compiled: list[str]) -> None:
     outs[1].joinpath("weights.bin").write_bytes(b"")  # what the user does to a copy is nobody else's
     kept.compile_or_copy(source, str(outs[1]), options())
     assert content(outs[0]) == content(outs[1])
+
+
+def test_a_copy_removes_what_killed_processes_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, out = model(tmp_path / "m.onnx"), str(tmp_path / "m.tsc")
+    kept.compile_or_copy(source, out, options())
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "torshc-scratch-killed").mkdir()
+    kept.compile_or_copy(source, out, options())
+    assert not (tmp_path / "torshc-scratch-killed").exists()
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,11 @@ def sweep(folders: Iterable[Path]) -> None:
                 os.close(handle)
 
 
+def sweep_scratch() -> None:
+    """Removes the scratch folders that killed processes left."""
+    sweep(Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"))
+
+
 @contextlib.contextmanager
 def scratch_folder(keep: bool = False) -> Iterator[Path]:
     """A temporary folder, removed at the end; those that killed processes left are removed first.
@@ -112,7 +117,7 @@ def scratch_folder(keep: bool = False) -> Iterator[Path]:
     Raises:
         OSError: it cannot be made.
     """
-    sweep(Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"))
+    sweep_scratch()
     folder, lock = claim(lambda: Path(tempfile.mkdtemp(prefix=_KEPT if keep else _SCRATCH)))
     done = False
     try:

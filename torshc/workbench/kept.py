@@ -22,6 +22,7 @@ from ..base.cache import MOST, PIECE, Cache, content_key
 from ..base.clock import Clock, Observer
 from ..base.digest import FileDigest, tree_sha256
 from ..base.errors import TorshcError
+from ..base.folders import sweep_scratch
 from ..base.manifest import FILE, sizes_text
 from ..base.options import CompileOptions
 from ..base.resources import cache_folder, own_folders
@@ -210,4 +211,5 @@ def _copy(cache: Cache, key: str, out: Path) -> Report | None:
             if not kept.is_intact():
                 return None
             bundle.commit((bundle.folder / FILE).read_text(encoding="utf-8"))
+    sweep_scratch()  # as compiling would have
     return Report(**body["report"])
