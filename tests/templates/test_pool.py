@@ -111,15 +111,20 @@ int main(void) {
 """
 
 
+def run_replacing(header: str, function: str, replacement: str, text: str, folder: Path) -> None:
+    """Run a program with the pool, in which another function stands for one of the system's."""
+    source, pool, program = folder / "program.c", folder / "t_pool.o", folder / "program"
+    source.write_text(text, encoding="utf-8")
+    compiler = compilers.needed().cc
+    replace = ["-include", header, f"-D{function}={replacement}"]
+    compilers.build([compiler, "-O2", *replace, "-c", str(SOURCES / "t_pool.c"), "-o", str(pool)])
+    compilers.build([compiler, "-O2", f"-I{SOURCES}", str(source), str(pool), "-o", str(program), "-pthread"])
+    run([str(program)])
+
+
 def test_who_wakes_late_is_not_waited_for(tmp_path: Path) -> None:
     """A thread that runs only after the work is done."""
-    late, pool, program = tmp_path / "late.c", tmp_path / "t_pool.o", tmp_path / "late"
-    late.write_text(LATE, encoding="utf-8")
-    compiler = compilers.needed().cc
-    rename = ["-include", "pthread.h", "-Dpthread_create=late_create"]
-    compilers.build([compiler, "-O2", *rename, "-c", str(SOURCES / "t_pool.c"), "-o", str(pool)])
-    compilers.build([compiler, "-O2", f"-I{SOURCES}", str(late), str(pool), "-o", str(program), "-pthread"])
-    run([str(program)])
+    run_replacing("pthread.h", "pthread_create", "late_create", LATE, tmp_path)
 
 
 GIVING_WAY = """
@@ -158,10 +163,4 @@ int main(void) {
 
 def test_who_gives_way_is_not_waited_for(tmp_path: Path) -> None:
     """A worker whose processor others have until the run is over."""
-    giving, pool, program = tmp_path / "giving.c", tmp_path / "t_pool.o", tmp_path / "giving"
-    giving.write_text(GIVING_WAY, encoding="utf-8")
-    compiler = compilers.needed().cc
-    rename = ["-include", "sched.h", "-Dsched_yield=stand_aside"]
-    compilers.build([compiler, "-O2", *rename, "-c", str(SOURCES / "t_pool.c"), "-o", str(pool)])
-    compilers.build([compiler, "-O2", f"-I{SOURCES}", str(giving), str(pool), "-o", str(program), "-pthread"])
-    run([str(program)])
+    run_replacing("sched.h", "sched_yield", "stand_aside", GIVING_WAY, tmp_path)

@@ -118,7 +118,7 @@ class Model:
         if self._sized and not out and type(inputs) is dict and len(inputs) == len(self.inputs):
             found = self._run_arrays(list(map(inputs.get, self._in.index)))
             if found is not None:
-                return dict(zip(self._out.index, found))  # noqa: B905  # as below
+                return dict(zip(self._out.index, found, strict=True))
         if type(inputs) is not dict and not isinstance(inputs, Mapping):
             raise RunError(f"run() takes a dictionary of inputs, not {type(inputs).__name__}", self._expects())
         if inputs.keys() != self._in.index.keys():

@@ -94,7 +94,7 @@ class TakenArrays:
     def take(self) -> list[np.ndarray[Any, Any]]:
         """What the library gave: small arrays copied, large ones in its memory, which goes with the last one on it."""
         results = []
-        for (at, dtype, each, dims_at), asked in zip(self._rows, self._asked):  # noqa: B905  # of one length; it takes its time
+        for (at, dtype, each, dims_at), asked in zip(self._rows, self._asked, strict=True):
             data, _, dims = _PLACES.unpack_from(self.tensors, at)
             shape = dims_at(dims)[:]
             size = math.prod(shape) * each
