@@ -26,7 +26,7 @@ _TOGETHER = (
 )
 # Characters of kernels of C++ for each unit, about, where that makes more units. A compiler takes as long for 47,000 as
 # for its start and its headers: smaller units take more of all processors, larger ones are waited for.
-_LENGTH = 120_000
+_LENGTH = 200_000
 _FULL = 1.2  # times the mean length of units that one may have at the most, as processors wait for the longest
 _TOGETHER_IN_C = 8  # the same of small kernels of C
 _SMALL = 4000  # characters of a kernel of C that takes no longer than the start of its compiler, with the headers
