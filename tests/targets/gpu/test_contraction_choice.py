@@ -12,19 +12,14 @@ import pytest
 from torshc.expr import F32, const
 from torshc.kernels.machine import Device
 from torshc.targets.gpu.contraction_choice import (
-    MOST,
-    NEAR_USUAL,
     ROOM,
-    SAME,
-    USUAL_IMAGES,
-    USUAL_ROWS,
     choose,
     choose_by_size,
     estimate,
-    fewest_near,
     float_tiles,
     joins,
     mma_tiles,
+    worth_their_kernels,
 )
 from torshc.targets.gpu.contraction_factor import as_bool
 from torshc.targets.gpu.contraction_tiles import GROUP_TILES, MMA_TILES, TF32_GROUP_TILES, GroupTile
@@ -98,7 +93,7 @@ def test_sizes_choose_a_kernel(shape: tuple[int, int], floats: bool, unit: int) 
     """Each size has one choice of a few, that takes little longer than the best, and the last leaves no sums."""
     tiles = float_tiles(HOPPER, F32, shape[1], 3) if floats else mma_tiles(HOPPER)
     cuts = choose_by_size(HOPPER, (1, None, *shape), tiles, unit=unit)
-    assert len(cuts) <= MOST and len({(c.tile, c.pieces) for c in cuts}) == len(cuts)
+    assert len(cuts) <= 9 and len({(c.tile, c.pieces) for c in cuts}) == len(cuts)
     ends = sorted(r for c in cuts for r in c.ranges)
     assert ends[0][0] == 0 and ends[-1][1] is None
     assert all(last is not None and last + 1 == first for (_, last), (first, _) in pairwise(ends))
@@ -111,31 +106,36 @@ def test_sizes_choose_a_kernel(shape: tuple[int, int], floats: bool, unit: int) 
         )
         if joins(HOPPER, cut.tile, cut.pieces):
             assert ceil(rows / cut.tile.m) * ceil(shape[0] / cut.tile.n) * cut.pieces <= ROOM[cut.pieces]
-    # With every tile there would be 20 kernels; those of a few are 1.00 to 1.12 of the best over all sizes, which are
+    # With every tile there would be 20 kernels; those of a few are 1.00 to 1.06 of the best over all sizes, which are
     # taken alike here.
-    assert float(np.mean(slower)) < 1.12
+    assert float(np.mean(slower)) < 1.06
     assert as_bool(cuts[0].holds(const(1 << 40))) is (cuts[0].ranges[-1][1] is None)
     assert all(c.pieces == 1 for c in cuts if c.ranges[-1][1] is None)
 
 
 def test_no_choice_is_one_too_many() -> None:
-    """Each is a kernel to compile: the fewest that are near the best of all, of two such sets that which loses less."""
-    times = [[1.0, 9.0, 9.0, 1.01], [9.0, 1.0, 9.0, 1.03], [9.0, 9.0, 1.0, 1.2], [9.0, 9.0, 1.1, 1.0]]
-    assert fewest_near(times, [(1.04, 1.0)] * 2 + [(1.25, 1.0)] * 2) == [3]
-    assert sorted(fewest_near(times, [(1.04, 1.0)] * 2 + [(1.1, 1.0)] * 2)) == [2, 3]
-    assert sorted(fewest_near(times, [(1.02, 1.0)] * 4)) == [1, 2, 3]
-    far = [[1.0 if c == row else 2.0 - c / 100 for c in range(20)] for row in range(20)]
-    assert len(fewest_near(far, [(1.01, 1.0)] * 20)) <= MOST  # where these are too many, some further from the best
+    """Each is a kernel to compile: it gains more than its price over all others."""
+    times = np.array([[1.0, 9.0, 9.0, 1.01], [9.0, 1.0, 9.0, 1.03], [9.0, 9.0, 1.0, 1.2], [9.0, 9.0, 1.1, 1.0]])
+    counts, prices = np.full(4, 0.25), np.ones(4)
+    assert worth_their_kernels(times, counts, 0.08 * prices) == [3]
+    assert sorted(worth_their_kernels(times, counts, 0.03 * prices)) == [2, 3]
+    assert sorted(worth_their_kernels(times, counts, 0.002 * prices)) == [0, 1, 2, 3]
+    assert sorted(worth_their_kernels(times, np.array([0.7, 0.1, 0.1, 0.1]), 0.03 * prices)) == [3]
+    assert worth_their_kernels(np.where(times == 1.01, np.inf, times), counts, 0.03 * prices)[0] != 3
 
 
-@pytest.mark.parametrize(("unit", "usual"), [(1, USUAL_ROWS), (196, USUAL_IMAGES), (3136, USUAL_IMAGES)], ids=str)
+@pytest.mark.parametrize(
+    ("unit", "usual"), [(1, (128, 512, 1024, 4096, 8192)), (196, (1, 8, 32)), (3136, (1, 8, 32))], ids=str
+)
 @pytest.mark.parametrize("floats", [False, True])
-def test_usual_sizes_take_what_is_best_for_them(unit: int, usual: tuple[int, ...], floats: bool) -> None:
-    """By the estimate, within what they may take longer and what a choice goes on for a range."""
+def test_usual_sizes_take_what_is_near_the_best_for_them(unit: int, usual: tuple[int, ...], floats: bool) -> None:
+    """By the estimate, though kernels are left out that gain little over all sizes."""
     tiles = float_tiles(HOPPER, F32, 1024, 3) if floats else mma_tiles(HOPPER)
     cuts = choose_by_size(HOPPER, (1, None, 256, 1024), tiles, unit=unit)
+    longer = []
     for number in usual:
         size = (1, number * unit, 256, 1024)
         (cut,) = (c for c in cuts if as_bool(c.holds(const(number * unit))))
         best = estimate(HOPPER, *choose(HOPPER, size, tiles), size)
-        assert estimate(HOPPER, cut.tile, cut.pieces, size) <= NEAR_USUAL * SAME * best
+        longer.append(estimate(HOPPER, cut.tile, cut.pieces, size) / best)
+    assert float(np.mean(longer)) <= 1.03

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, inf
@@ -55,16 +55,13 @@ FILLING_PIECE, SHORT = 512, 4  # terms of such a piece at the least; fewer piece
 JOIN_PIECE = 100.0  # clocks more in which a cluster joins its pieces, for each of them
 ROOM = {2: 132, 3: 117, 4: 120, 6: 102, 8: 120}  # blocks of clusters of this size that an H100 has at a time
 LINE_SUM_BYTES = 750.0  # as GROUP_SUM_BYTES where there is one line of tiles, which waits for the weights' bytes
-# Times the best that one of the choices for ranges of sizes takes, about, by the estimate: of usual numbers of rows and
-# of images, which count as several others. Each kernel more has to be compiled.
-NEAR_USUAL, USUAL = 1.001, 8.0
-USUAL_ROWS, USUAL_IMAGES = (128, 512, 1024, 4096, 8192), (1, 8, 32)
-NEAR_ROWS = 1.1  # of other numbers of rows
-NEAR_POWER, NEAR_IMAGES = 1.2, 1.4  # of other powers of two of images, and of others
+# What a choice more for ranges of sizes is to gain by the estimate, as each is a kernel to compile: a part of the time,
+# on average over sizes by how much they count. Convolutions of a model are many, each of a few nodes; products of rows
+# are few. A kernel more that joins pieces of sums is small.
+GAIN_IMAGES, GAIN_ROWS, GAIN_JOINED = 0.0095, 0.0035, 0.4  # the last: as much as so much of a choice
+USUAL, OTHER = 8.0, 0.5  # how much powers of two count of these numbers of images and of rows, and others
+USUAL_IMAGES, USUAL_ROWS = range(1, 65), range(16, 8193)
 SAME = 1.01  # times the best of these choices that one takes which goes on for a range
-MOST = 8  # choices for all ranges, as each is a kernel to compile
-RELAXED = 1.05  # times as much as sizes that count once may take where so many are not enough
-FAR = 2.0  # times the best from which on it does not matter how much slower a choice is
 # Multiples of a size's unit at which choices are compared: tiles begin at multiples of 16, 64 and 128, and from some
 # thousands on differ little.
 _SAMPLES = (
@@ -186,7 +183,7 @@ def choose_by_size(
 ) -> tuple[Cut, ...]:
     """What to choose for ranges of the one size that only a run knows, which is no length of sums.
 
-    The fewest choices that are nearly the best serve all sizes, and each goes on while it is about the best of them.
+    Those that gain more than a kernel costs serve all sizes, and each goes on while it is about the best of them.
 
     Args:
         unit: the size is a multiple of this.
@@ -196,17 +193,19 @@ def choose_by_size(
     numbers = [n for n in _SAMPLES if n <= _IMAGES or n * unit <= _FARTHEST]
     samples = [n * unit for n in numbers]
     asked = _with(sizes, place, np.array(samples, float))
-    times = np.transpose([estimate(device, *c, asked) for c in choices]).tolist()
+    times = np.transpose([estimate(device, *c, asked) for c in choices])
     times[-1] = [t if c[1] == 1 else inf for t, c in zip(times[-1], choices, strict=True)]  # memory has an end
-    wanted = [_near(n, unit > 1) for n in numbers]
-    wanted[-1] = NEAR_USUAL, USUAL  # all beyond it, which take longest, have the same choice
-    kept = fewest_near(times, wanted)
-    near = [[t <= most for t in row] for row in times for most in [SAME * min(row[c] for c in kept)]]
+    usual, gain = (USUAL_IMAGES, GAIN_IMAGES) if unit > 1 else (USUAL_ROWS, GAIN_ROWS)
+    counts = np.array([USUAL if n in usual and n.bit_count() == 1 else OTHER for n in numbers])
+    counts[-1] = USUAL  # all beyond it, which take longest, have the same choice
+    prices = np.array([gain * (1 + GAIN_JOINED * (s > 1 and not joins(device, tile, s))) for tile, s in choices])
+    kept = worth_their_kernels(times, counts / counts.sum(), prices)
+    near = times <= SAME * times[:, kept].min(axis=1, keepdims=True)
     found: list[tuple[int, int]] = []  # the last sample, and the choice
     start = 0
     while start < len(samples):
-        reach = {c: next((i for i in range(start, len(samples)) if not near[i][c]), len(samples)) for c in kept}
-        best = max(kept, key=lambda c: (reach[c], -times[start][c]))
+        reach = {c: next((i for i in range(start, len(samples)) if not near[i, c]), len(samples)) for c in kept}
+        best = max(kept, key=lambda c: (reach[c], -times[start, c]))
         start = reach[best]
         found.append((start - 1, best))
     ranges: dict[int, list[tuple[int, int | None]]] = {}
@@ -246,59 +245,26 @@ def _with(sizes: Sequence[int | None], place: int, size: Several) -> Sizes:
     return batch, m, n, k
 
 
-def _near(number: int, images: bool) -> tuple[float, float]:
-    """How near to the best some rows or images are to be, and how much they count."""
-    if number in (USUAL_IMAGES if images else USUAL_ROWS):
-        return NEAR_USUAL, USUAL
-    if not images:
-        return NEAR_ROWS, 1.0
-    return NEAR_POWER if number <= _IMAGES and number.bit_count() == 1 else NEAR_IMAGES, 1.0
-
-
-def fewest_near(times: Sequence[Sequence[float]], wanted: Sequence[tuple[float, float]]) -> list[int]:
-    """The fewest choices of which one is near the best at each sample; of several such sets that which loses least.
+def worth_their_kernels(times: Several, counts: Several, prices: Several) -> list[int]:
+    """Choices such that one more, one fewer or another in place of one would lose more than it gains.
 
     Args:
-        times: of each choice at each sample.
-        wanted: times the best that each sample may take, and how much it counts. Where `MOST` are not enough, those
-            that count once may take longer; fewer than `MOST` count more.
+        times: of each choice (columns) at each sample (rows); infinite where it cannot be.
+        counts: how much each sample counts, in all 1.
+        prices: of each choice, as parts of the time.
     """
-    best = [min(row) for row in times]
-    all_choices = range(len(times[0]))
-
-    def loss(kept: Sequence[int]) -> float:
-        taken = (min(min(row[c] for c in kept) / b, FAR) for row, b in zip(times, best, strict=True))
-        return sum(count * t for t, (_, count) in zip(taken, wanted, strict=True))
-
-    losses = [loss((c,)) for c in all_choices]
-    slack = 1.0
+    longer = counts[:, None] * (times / times.min(axis=1, keepdims=True))
+    kept, least = list[int](), inf
     while True:
-        near = [x if count > 1 else slack * x for x, count in wanted]
-        served = [{i for i, row in enumerate(times) if row[c] <= near[i] * best[i]} for c in all_choices]
-        order = sorted(all_choices, key=lambda c: (-len(served[c]), losses[c]))
-        left: list[int] = []  # without those of which another serves all that they do
-        for c in order:
-            if not any(served[c] <= served[d] for d in left):
-                left.append(c)
-        for size in range(1, MOST + 1):
-            if found := list(_covers({*range(len(times))}, {c: served[c] for c in left}, size)):
-                fewest = min(found, key=loss)
-                return list(fewest)
-        slack *= RELAXED
-
-
-def _covers(open_samples: Set[int], served: Mapping[int, Set[int]], size: int) -> Iterator[tuple[int, ...]]:
-    """Sets of at most so many choices that serve all samples, by the sample which fewest of them serve."""
-    if not open_samples:
-        yield ()
-        return
-    if not size:
-        return
-    rarest = min(open_samples, key=lambda i: (sum(i in s for s in served.values()), i))
-    for c, s in served.items():
-        if rarest in s:
-            for rest in _covers(open_samples - s, served, size - 1):
-                yield (c, *rest)
+        found = least, kept
+        for some in (kept, *([c for c in kept if c != old] for old in kept)):
+            taken, price = longer[:, some].min(axis=1, initial=inf), float(prices[some].sum())
+            more = np.minimum(taken[:, None], longer).sum(axis=0) + prices + price
+            one = int(np.argmin(more))
+            found = min(found, (float(taken.sum()) + price, some), (float(more[one]), [*some, one]))
+        if found[0] >= least:
+            return kept
+        least, kept = found
 
 
 def estimate(device: Device, tile: AnyTile, splits: int, sizes: Sizes) -> Clocks:
