@@ -90,6 +90,7 @@ class Buffer:
         written: whether the kernel stores to it.
         start: elements of the operand that lie before it.
         length: elements of a part, where an operand is more than one argument can be; 0 for all from the start on.
+        last: whether nothing reads the operand after the kernel, so that a result may take its place.
     """
 
     operand: Operand
@@ -97,6 +98,7 @@ class Buffer:
     written: bool
     start: int = 0
     length: int = 0
+    last: bool = False
 
     @property
     def constant(self) -> bool:

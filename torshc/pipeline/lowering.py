@@ -11,7 +11,7 @@ from ..base.errors import UnsupportedError
 from ..base.options import CompileOptions
 from ..bundle.host import CPU
 from ..bundle.program import Placed
-from ..graph import Graph
+from ..graph import Graph, Value
 from ..kernels.base import Kernel
 from ..plan.group import Group
 from ..plan.place import Plan
@@ -39,6 +39,7 @@ def lower_groups(graph: Graph, plan: Plan, target: Target, options: CompileOptio
     """
     lowered: list[Lowered] = []
     problems = []
+    last = {v: group for group in plan.groups for v in group.reads}
     for group in plan.groups:
         try:
             lowered.append(
@@ -51,6 +52,8 @@ def lower_groups(graph: Graph, plan: Plan, target: Target, options: CompileOptio
             processor = target.on_processor()
             kernels = processor.lower(graph, group, plan.storage)
             lowered.append(Lowered(group, kernels, processor, str(reason)))
+        ended = {v for v in group.reads if last[v] is group}
+        lowered[-1] = dataclasses.replace(lowered[-1], kernels=[_end(k, ended) for k in lowered[-1].kernels])
         for kernel in lowered[-1].kernels:
             named = ", ".join(n.describe() for n in group.nodes[:4])
             afford("steps", kernel.trips, f"{named}: loops of {kernel.trips} steps")
@@ -62,6 +65,12 @@ def lower_groups(graph: Graph, plan: Plan, target: Target, options: CompileOptio
         )
         raise UnsupportedError(problems, remedy)
     return lowered
+
+
+def _end(kernel: Kernel, ended: set[Value]) -> Kernel:
+    """The kernel with marks on the operands that nothing reads after it."""
+    buffers = tuple(dataclasses.replace(b, last=not b.written and b.operand in ended) for b in kernel.buffers)
+    return kernel if buffers == kernel.buffers else dataclasses.replace(kernel, buffers=buffers)
 
 
 def _apply_record(graph: Graph, plan: Plan, usual: Lowered, tuning: Tuning) -> Lowered:

@@ -23,6 +23,23 @@ T_FN int64_t t_imax(int64_t a, int64_t b) { return a > b ? a : b; }
 #define T_FETCH_FAR(p, at) __builtin_prefetch((const void *)((uintptr_t)(p) + sizeof *(p) * (uintptr_t)(at)), 0, 2)
 #define T_FETCH_OUT(p, at) __builtin_prefetch((const void *)((uintptr_t)(p) + sizeof *(p) * (uintptr_t)(at)), 1)
 
+/* Stores a vector past the caches, where it fills a line: its lines are not read before, and what lies in the caches stays.
+ * A kernel that does so ends with T_STREAMED, behind which other threads see what was stored. */
+#if defined __AVX512F__ && TORSHC_LANES == 16
+#define T_STREAMED __builtin_ia32_sfence()
+T_FN void t_stream_f32(float *p, f32v v) {
+    if ((uintptr_t)p % sizeof v) t_store_f32(p, v);
+#ifdef __clang__
+    else __builtin_nontemporal_store(v, (f32v *)p);
+#else
+    else __builtin_ia32_movntps512(p, v);
+#endif
+}
+#else
+#define T_STREAMED (void)0
+T_FN void t_stream_f32(float *p, f32v v) { t_store_f32(p, v); }
+#endif
+
 /* Mask of the first n lanes. */
 T_FN i32v t_first_bool(int64_t n) {
     i32v r = {0};

@@ -13,6 +13,7 @@ from torshc.expr import DTYPES
 from torshc.graph import Graph
 from torshc.kernels.machine import Machine
 from torshc.passes.policy import Policy
+from torshc.targets.cpu import c
 from torshc.targets.cpu.c import CTarget
 
 from ...support.kernels import Maker, random
@@ -274,3 +275,30 @@ def test_a_long_sum_of_columns_is_no_chain(lanes: int, compiler: str, width: int
     program = Program(graph, {"n": 9999}, machine=Machine(lanes=lanes, compiler=kind_of(compiler)), compiler=compiler)
     wanted = x.sum(0, dtype=np.float64)
     assert abs(program.run(x)[0].reshape(-1) / wanted - 1).max() < 1e-6
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize("width", [19, 24, 48])
+def test_results_that_no_cache_holds_go_past_it(
+    lanes: int, compiler: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of maps and products, wherever rows begin; but not of a map whose result may take the place of what it reads."""
+    monkeypatch.setattr(c, "PAST_CACHES", 1)
+    monkeypatch.setattr(c, "FAR_BYTES", 1)
+    machine = Machine(lanes=lanes, compiler=kind_of(compiler))
+    a, b, more = random(RNG, (21, 8)), random(RNG, (8, width)), random(RNG, (21, width))
+    m = Maker()
+    x, w, y = (m.input(*v.shape) for v in (a, b, more))
+    product = Program(m.output(m.add("Add", m.add("MatMul", x, w), y)), machine=machine, compiler=compiler)
+    # Eight products of f32, of which each rounds by 6e-8.
+    np.testing.assert_allclose(product.run(a, b, more)[0], a @ b + more, rtol=1e-5, atol=1e-6)
+    source = product.launches[-1].source
+    assert "t_stream_f32(" in source and "T_STREAMED;" in source and "fetch(c, m + rows + r" in source
+    m = Maker()
+    x = m.input(21, width)
+    mapped = Program(m.output(m.add("Relu", x)), machine=machine, compiler=compiler)
+    np.testing.assert_array_equal(mapped.run(more)[0], np.maximum(more, 0))
+    kernel = mapped.launches[0].kernel
+    buffers = tuple(dataclasses.replace(b, last=not b.written) for b in kernel.buffers)
+    replaced = CTarget(machine).render(dataclasses.replace(kernel, buffers=buffers)).source
+    assert "t_stream_f32(" in mapped.launches[0].source and "t_stream_f32(" not in replaced

@@ -29,8 +29,9 @@ from ...expr import (
 from ...expr.affine import contains, split_axis
 from ...expr.derived import Derived
 from ...expr.formulas import ELEMENTARY
-from ...kernels.base import Kernel, Store
-from ...kernels.nest import CHAIN, SHORT_TERM, Accumulator, RowKernel
+from ...graph import Value
+from ...kernels.base import Buffer, Kernel, Store
+from ...kernels.nest import CHAIN, SHORT_TERM, Accumulator, MapKernel, RowKernel
 from ..base import IndexPrinter, Rendered, indented, register, render_kernel
 from ..index import CTYPES, bare, behind, literal
 from ..statements import INDEX, VALUE
@@ -40,6 +41,8 @@ from .vector import Block, Names, vector_type
 from .vector_functions import functions_of, memory_of, texts_of, types_of
 
 LINE = 64  # bytes that memory brings at once
+PAST_CACHES = 1 << 24  # bytes of a result that no cache holds until it is read
+FAR_BYTES = 1 << 22  # of an operand that no cache of a core holds
 NEAR_ROW = 16384  # elements up to which a row and the next are in a near cache together
 
 FEW_TYPES = frozenset({BOOL, F32, I32, I64})
@@ -79,6 +82,7 @@ class Printer(IndexPrinter):
     def __init__(self, kernel: Kernel, lanes: int) -> None:
         super().__init__(kernel)
         self.lanes = lanes
+        self.streams: set[int] = set()  # buffers of results that are stored past the caches
         self._named: dict[tuple[Expr, str], str] = {}  # what has names ahead of loops
 
     @property
@@ -153,7 +157,34 @@ class Printer(IndexPrinter):
         # All values come first: a result may lie where another store's operand lies.
         values = [block.hold(s.value) if len(stores) > 1 else block.emit(s.value) for s in stores]
         for s, value in zip(stores, values, strict=True):
-            block.store(s, value)
+            block.store(s, value, past_caches=s.buffer in self.streams)
+        return indented(block.lines, indent)
+
+    def stream_results(self) -> None:
+        """Store results that no cache holds past the caches; the template then ends with ``T_STREAMED``.
+
+        A map's result that may take the place of what it reads is stored where its lines are in the caches already.
+        """
+        replaced = {_bytes(b) for b in self.kernel.buffers if b.last and isinstance(self.kernel, MapKernel)}
+        written = [(k, _bytes(b)) for k, b in enumerate(self.kernel.buffers) if b.written]
+        self.streams = {k for k, size in written if size >= PAST_CACHES and size not in replaced}
+
+    def far_loads(self, stores: Sequence[Store], lane: Expr, along: Expr) -> list[Expr]:
+        """What stores read from far away, at places that move with the lanes and along an axis."""
+        block, found = self._block(lane, None, None), list[Expr]()
+        for e in walk(*(s.value for s in stores)):
+            moves = e.op == "load" and contains(e.args[0], along) and block.moves(e.args[0])
+            if moves and isinstance(e.data, int) and _bytes(self.kernel.buffers[e.data]) >= FAR_BYTES:
+                found.append(e)
+        return found
+
+    def fetch(self, loads: Sequence[Expr], lane: Expr, indent: int) -> str:
+        """Statements of a helper function that ask for what loads read, before it is needed."""
+        block = self._block(lane, None, None)
+        for e in loads:
+            assert isinstance(e.data, int)
+            kind = CTYPES[self.kernel.buffers[e.data].dtype.name]
+            block.lines.append(f"T_FETCH((const {kind} *)c->buf[{e.data}], {block.index(e.args[0])});")
         return indented(block.lines, indent)
 
     def ahead_of(self, stores: Sequence[Store], inner: Sequence[Expr]) -> str:
@@ -380,6 +411,11 @@ class Printer(IndexPrinter):
         block = Block(names, lane, lanes or self.lanes, count, prefix, aligned)
         block.frames[0].known |= self._named
         return block
+
+
+def _bytes(buffer: Buffer) -> int:
+    """Bytes of a value that is an argument; 0 of what only a run knows, and of what is no value."""
+    return as_int(buffer.operand.type.nbytes) or 0 if isinstance(buffer.operand, Value) else 0
 
 
 def _step(place: Expr, along: Expr) -> int:

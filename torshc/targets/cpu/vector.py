@@ -134,7 +134,7 @@ class Block(StatementPrinter):
         # Index arithmetic, with integers that are loaded where these are one for all lanes.
         self._tabled = plain_index(names.dims, lambda x: x.dtype in (I64, I32) and self._step(x.args[0]) == 0)
 
-    def store(self, s: Store, value: str) -> None:
+    def store(self, s: Store, value: str, past_caches: bool = False) -> None:
         """Add the statements that store a vector."""
         dtype = self.names.buffers[s.buffer].dtype
         step = self._step(s.offset)
@@ -153,6 +153,9 @@ class Block(StatementPrinter):
             self.lines.append(self._call("storen", dtype, place, value, "1") + ";")
             return
         count = self._counted if self.lane is not None else ["1"]
+        if past_caches and not count and dtype is F32:
+            self.lines.append(self._call("stream", dtype, place, value) + ";")
+            return
         self.lines.append(self._call("storen" if count else "store", dtype, place, value, *count) + ";")
 
     def index(self, e: Expr) -> str:
