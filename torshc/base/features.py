@@ -24,6 +24,7 @@ class Feature(Enum):
     RANKS = "exchanges of tensors between processes that share a model"
     RANKS_ON_CARDS = "the same from card to card, which adds up halves of two ranks as they are"
     ROTARY_POSITIONS = "rotary positions, no slower than as operators of their parts"
+    TOTALS = "sums over the pixels of an image of what kernels of convolutions store, in these kernels"
     TF32_ACTIVATIONS = "convolutions of activations of tf32, faster than those that round their factors"
 
 

@@ -120,6 +120,12 @@ class Store:
 
 
 @dataclass(frozen=True)
+class Total(Store):
+    """What a task adds up over its pixels for each channel: `buffer` has places for the totals of each task, and
+    `offset` is the number of this one among the kernel's."""
+
+
+@dataclass(frozen=True)
 class Kernel:
     """Base of the kernel kinds.
 

@@ -29,7 +29,7 @@ def lower_epilogue(
     Returns:
         One store for each output of the group, its offset and value over the kernel's axes and buffers.
     """
-    nodes = [*group.folded, *group.nodes]
+    nodes = [n for n in (*group.folded, *group.nodes) if n not in group.totals]
     order = topological(nodes)
     inliner = Inliner(nodes, {v: e for v, (e, _) in results.items()})
     place: dict[Value, Index] = {v: i for v, (_, i) in results.items()}
@@ -48,7 +48,7 @@ def lower_epilogue(
                 raise InternalError(f"{node.describe()} changes the shape of {anchor.describe()}")
             inliner.known[node.output] = inliner.at(node.output, index)
         place[node.output] = index
-    pairs = [(o, group.alias.get(o, o)) for o in group.outputs]
+    pairs = [(o, group.alias.get(o, o)) for o in group.outputs if o.producer not in group.totals]
     for _, inner in pairs:
         if inner not in place:  # computed beside the anchor, and needed in memory too
             place[inner] = _index_beside(inner, place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..plan.group import Group
 from ..plan.inline import Inliner
 from ..plan.storage import Storage
 from .axes import join_axes
-from .base import Buffer, Kernel, Operand, Store, Temporary
+from .base import Buffer, Kernel, Operand, Store, Temporary, Total
 from .epilogue import lower_epilogue
 from .nest import Buffers, MapKernel
 
@@ -49,14 +49,19 @@ class HeavyKernel(Kernel):
         return F32
 
     @property
+    def adds_up(self) -> list[Total]:
+        """What its tasks add up beside what they store."""
+        return [s for s in self.stores if isinstance(s, Total)]
+
+    @property
     def shared_finish(self) -> bool:
         """Whether the epilogue is one function for all tiles, because it is long."""
-        return sum(cost(s.value) for s in self.stores) > INLINE_COST
+        return sum(cost(s.value) for s in self.stores if not isinstance(s, Total)) > INLINE_COST
 
     @property
     def finish_buffers(self) -> list[int]:
         """Buffers that the epilogue reads or writes."""
-        used = {s.buffer for s in self.stores}
+        used = {s.buffer for s in self.stores if not isinstance(s, Total)}
         for x in walk(*(e for s in self.stores for e in (s.value, s.offset))):
             if x.op == "load" and isinstance(x.data, int):
                 used.add(x.data)
@@ -140,7 +145,8 @@ def join_bodies(axes: list[Expr], stores: Sequence[Store], *others: Expr) -> tup
     """Join axes wherever all stores and some other expressions run on."""
     axes, flat = join_axes(axes, [*others, *(e for s in stores for e in (s.offset, s.value))])
     parts = iter(flat[len(others) :])
-    return axes, [Store(s.buffer, next(parts), next(parts)) for s in stores], flat[: len(others)]
+    stores = [replace(s, offset=next(parts), value=next(parts)) for s in stores]
+    return axes, stores, flat[: len(others)]
 
 
 def is_empty(value: Value) -> bool:

@@ -32,6 +32,7 @@ class Policy:
         max_buffers: most buffers of a kernel, where the target has a limit; else 0.
         horizontal_fusion: whether small kernels that do not need each other are one launch.
         shared_rows: whether reductions over the rows of one value are one kernel, though neither needs the other.
+        totals: whether kernels of convolutions also add up what they store.
         states: how many states a product's kernel may update at most, in a training step; None for any number.
     """
 
@@ -41,6 +42,7 @@ class Policy:
     horizontal_fusion: bool = False
     shared_rows: bool = False
     states: int | None = None
+    totals: bool = False
 
     @classmethod
     def of(cls, strategy: str = "default", size: int | None = None, files: Iterable[Path] = ()) -> Policy:

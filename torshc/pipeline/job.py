@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..base.errors import ConfigError
-from ..base.features import Features
+from ..base.features import Feature, Features
 from ..base.options import CompileOptions
 from ..bundle.host import CPU
 from ..expr import F16
@@ -73,6 +73,7 @@ def _job_of(options: CompileOptions) -> Job:
         max_buffers=kind.max_buffers,
         horizontal_fusion=kind.horizontal_fusion,
         shared_rows=kind.shared_rows,
+        totals=Feature.TOTALS in kind.features,
         states=kind.states,
     )
     isa, archs = resolve(options.mcpu, options.triple), kind.toolchain.archs(options)

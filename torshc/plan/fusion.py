@@ -75,7 +75,7 @@ class Fuser:
                     continue
                 source = self.group_of[first.setdefault((value, space), node)]
                 if source is not own and self._stand_apart(source, own):
-                    self._merge(source, own, None)
+                    self.merge(source, own, None)
                     break
 
     def _stand_apart(self, source: Group, own: Group) -> bool:
@@ -89,7 +89,7 @@ class Fuser:
         if self._find_reached(nodes, None) is None or self._strays(nodes, _row_shapes(nodes)):
             return False
         pairs = (source, own), (own, source)
-        return not any(a in self._feeders(b) or self._would_cycle(a, b) for a, b in pairs)
+        return not any(a in self._feeders(b) or self.would_cycle(a, b) for a, b in pairs)
 
     def _join_producers(self, node: Node, force: bool) -> None:
         """Join the groups of the operands, latest first; a node with its own kernel kind joins none."""
@@ -106,7 +106,7 @@ class Fuser:
                 continue  # no reason is needed for what no rule asks for
             found = self._refusal(node, value, base, chain, source, own, rule)
             if found is None:
-                self._merge(source, own, rule)
+                self.merge(source, own, rule)
             else:
                 self.boundaries.append(Boundary(value, node, *found))
 
@@ -162,7 +162,7 @@ class Fuser:
                 return "shape"
             if self._strays(nodes, {v.shape for v in reached} if anchor is not None else _row_shapes(nodes)):
                 return "reader"
-        return "cycle" if self._would_cycle(source, own) else None
+        return "cycle" if self.would_cycle(source, own) else None
 
     def _widens(self, node: Node, value: Value) -> bool:
         """Whether a node makes floats of halves that are in memory for others too: its reader reads fewer bytes so."""
@@ -233,7 +233,8 @@ class Fuser:
             return "shape"
         return None if value.shape in shapes else "shape"
 
-    def _merge(self, source: Group, own: Group, rule: RuleName | None) -> None:
+    def merge(self, source: Group, own: Group, rule: RuleName | None) -> Group:
+        """Make one group of two."""
         nodes = sorted({*source.nodes, *own.nodes}, key=self.position.__getitem__)
         merged = Group(0, own.kind, nodes, anchor=source.anchor or own.anchor)
         merged.rules = list(dict.fromkeys([*source.rules, *own.rules, *([rule] if rule is not None else [])]))
@@ -243,6 +244,7 @@ class Fuser:
             merged.kind = "row"
         for n in nodes:
             self.group_of[n] = merged
+        return merged
 
     def _outside_readers(self, value: Value, own: Group) -> list[Node]:
         return [n for n in dict.fromkeys(self.users.get(value, ())) if self.group_of.get(n) is not own]
@@ -264,9 +266,9 @@ class Fuser:
         read = {b for n in nodes for v in n.operands for b in bases(v, joined=False) if b.producer not in nodes}
         return tensors(read) + self.stores(nodes)
 
-    def stores(self, nodes: Collection[Node]) -> int:
-        """Results of these nodes that others read, or the caller."""
-        return sum(self._is_wanted(v, nodes) for n in nodes for v in n.outputs)
+    def stores(self, nodes: Collection[Node], within: Collection[Node] | None = None) -> int:
+        """Results of these nodes that others read than these, or than all of some group, or the caller."""
+        return sum(self._is_wanted(v, within or nodes) for n in nodes for v in n.outputs)
 
     def _find_reached(self, nodes: set[Node], anchor: Node | None) -> set[Value] | None:
         """What follows from the heavy node or the reductions of a joint kernel, with their own results.
@@ -300,7 +302,7 @@ class Fuser:
                     pending.extend(n.outputs)
         return False
 
-    def _would_cycle(self, source: Group, own: Group) -> bool:
+    def would_cycle(self, source: Group, own: Group) -> bool:
         """Whether something stands between the two: a group, or a concatenation that may have to be in memory."""
         if self._reads_joined(own, source):
             return True

@@ -63,6 +63,8 @@ class Group:
         reads: values that it reads from memory.
         rules: the fusion rules by which its nodes came together.
         alias: for an output of a composite node that lowering has expanded, the value that replaces it.
+        totals: of the nodes, sums over the pixels of each image of what the anchor's kernel stores, and what they alone
+            read. Where no kernel of the anchor adds up what it stores, another one does behind it.
     """
 
     id: int
@@ -75,6 +77,7 @@ class Group:
     boundaries: list[Boundary] = field(default_factory=list)
     rules: list[RuleName] = field(default_factory=list)
     alias: dict[Value, Value] = field(default_factory=dict)
+    totals: list[Node] = field(default_factory=list)
 
     @property
     def numbers(self) -> list[int]:

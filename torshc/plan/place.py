@@ -18,6 +18,7 @@ from .group import Boundary, Group
 from .horizontal_fusion import gathered, side_by_side
 from .inline import Inliner
 from .storage import Storage, contiguous, strided
+from .totals import join_totals
 from .updates import readers_of_old_states
 from .views import behind_views, is_view, readers
 
@@ -59,6 +60,8 @@ class _Placer:
         self.stored: dict[Node, str] = {}
         self.fuser = Fuser(graph, permits)
         self.fuser.run()
+        if permits.policy.totals and not self.off:
+            join_totals(self.fuser)
         self.group_of = self.fuser.group_of
         self.users = graph.users()
         self.parts: dict[Value, tuple[Value, int, Expr]] = {}  # operand -> (concatenation, axis, start)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...graph import Value
+from ...graph import Graph, Value
 from ...kernels.base import Kernel
 from ...kernels.machine import Machine
 from ...kernels.nest import lower_nest
@@ -33,6 +33,15 @@ class CpuTarget(Target):
         ),
         headers=("model.h", "t_program.h", "t_model.h", "t_host.h", "t_pool.h"),
     )
+
+    def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
+        """The kernels of a group; behind those of its anchor one for totals that these do not add up."""
+        kernels = super().lower(graph, group, storage)
+        wanted = [v for n in group.totals for v in n.outputs if v in group.outputs]
+        if not wanted or any(b.written and b.operand in wanted for k in kernels for b in k.buffers):
+            return kernels
+        behind = Group(group.id, "row", group.totals, folded=group.folded, outputs=wanted)
+        return [*kernels, *super().lower(graph, behind, storage)]
 
 
 @CpuTarget.lowers("nest")

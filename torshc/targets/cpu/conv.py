@@ -273,6 +273,7 @@ def _as_product(
         result=summed(group, node, channel),
         index=size.index(n, channel, h, v),
         halves=is_halves(node),
+        pixels=size.oh * size.ow if size.groups == 1 else None,
     )
     return lower_product(group, node, wanted, storage, machine)
 

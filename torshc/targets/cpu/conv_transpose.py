@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ...base.budget import budget
-from ...expr import F32, Expr, as_int, axis, call, const, product, select
+from ...expr import F32, Expr, as_int, axis, call, ceil_div, const, load, product, select
 from ...graph import Node, Value
-from ...kernels.base import Kernel, Store, Temporary
+from ...kernels.base import Kernel, Store, Temporary, Total
 from ...kernels.generic import lower_generic
 from ...kernels.heavy import (
     add_buffer,
@@ -23,6 +24,8 @@ from ...kernels.heavy import (
 )
 from ...kernels.machine import Machine
 from ...kernels.nest import CHUNK, Buffers, MapKernel, in_order
+from ...kernels.totals import add_totals
+from ...ops.core.base import Index
 from ...ops.nn.conv import ConvTranspose
 from ...plan.group import Group
 from ...plan.storage import Storage
@@ -47,7 +50,7 @@ def lower_conv_transpose(group: Group, storage: Mapping[Value, Storage], machine
     plain = size is not None and all(as_int(e) is not None for e in padding(node))
     multiplies = x.dtype is F32 or (is_bytes(node) and w.const is not None)
     if size is not None and plain and _spreads_channels(node, size):
-        return _spread_channels(group, node, size, storage)
+        return _spread_channels(group, node, size, storage, machine)
     if size is None or not plain or not multiplies or is_empty(w) or is_empty(x):
         return lower_generic(group, storage)
     if math.prod(size.stride) > budget().unrolled:
@@ -82,7 +85,9 @@ def _spreads_channels(node: Node, size: Geometry) -> bool:
     )
 
 
-def _spread_channels(group: Group, node: Node, size: Geometry, storage: Mapping[Value, Storage]) -> list[Kernel]:
+def _spread_channels(
+    group: Group, node: Node, size: Geometry, storage: Mapping[Value, Storage], machine: Machine
+) -> list[Kernel]:
     """Maps with neighbouring channels in a vector, behind a copy of the weights.
 
     Phases of as many pixels share one, which stores a pixel of each: what several read is read once, and pixels are
@@ -110,11 +115,15 @@ def _spread_channels(group: Group, node: Node, size: Geometry, storage: Mapping[
         weights = add_buffer(buffers, packed)
         axes = [axis("n", size.images), axis("h", rows), axis("v", columns), channel]
         n, h, v, c = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
-        stores = list[Store]()
+        stores, found, joins = list[Store](), list[tuple[Expr, Index]](), list[Kernel]()
         for phase in together:
             total = _spread_phase(group, node, size, phase, (n, h, v, c), weights, buffers)
             index = size.index(n, c, h * size.stride[0] + phase.row, v * size.stride[1] + phase.column)
             stores += finish(group, node, total, index, buffers)
+            found.append((total, index))
+        if len(sharing) == 1:
+            totals, joins = add_totals(group, node, found, rows, machine.lanes, buffers, storage)
+            stores += [_along_row(t, len(totals), n * rows + h, v, c, size.groups, machine.lanes) for t in totals]
         points = product([a.args[0] for a in axes])
         made = MapKernel(
             buffers=tuple(buffers.list),
@@ -126,8 +135,21 @@ def _spread_channels(group: Group, node: Node, size: Geometry, storage: Mapping[
             rows=1,
             chunk=CHUNK,
         )
-        kernels.append(in_order(made, axes))
+        made = in_order(made, axes)
+        if joins:  # whole rows are a task
+            width = as_int(columns) or 1
+            made = replace(made, rows=width * max(made.rows // width, 1))
+            chunks = -(-size.groups // made.chunk)
+            made = replace(made, tasks=ceil_div(size.images * rows * width, made.rows) * chunks)
+        kernels += [made, *joins]
     return kernels
+
+
+def _along_row(total: Total, count: int, row: Expr, v: Expr, c: Expr, channels: int, lanes: int) -> Store:
+    """A total of each row as a sum in memory, which its first pixel begins."""
+    place = (row * count + total.offset) * (-(-channels // lanes) * lanes) + c
+    before = select(call("eq", v, 0), const(0.0, F32), load(total.buffer, (place,), F32))
+    return Store(total.buffer, place, before + total.value)
 
 
 def _spread_phase(

@@ -25,6 +25,7 @@ from ...kernels.heavy import (
 )
 from ...kernels.machine import Machine
 from ...kernels.nest import Buffers
+from ...kernels.totals import add_totals
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .conv_shape import ElementAt, Geometry, bias_of, margin_of, source_strides
@@ -116,7 +117,11 @@ def lower_depthwise(
     named = [axis(n, e) for n, e in (("n", size.images), ("h", size.oh), ("w", size.ow))]
     n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in named)
     summed = acc("acc", I32) if bytes_ else accumulated(group, bias_of(node), channel)
-    stores = finish(group, node, summed, size.index(n, channel, h, v), buffers)
+    index, joins = size.index(n, channel, h, v), list[Kernel]()
+    stores = finish(group, node, summed, index, buffers)
+    if not bytes_:
+        totals, joins = add_totals(group, node, [(summed, index)], size.oh, machine.lanes, buffers, storage)
+        stores += totals
     pixels, stores = join_stores([a for a in (n, h, v) if a.op == "axis"], stores)
     flops = node.op.flops(node)
     c_blocks = max(1, size.groups // machine.number("channels", BLOCK_CHANNELS))
@@ -140,7 +145,7 @@ def lower_depthwise(
         c_blocks=c_blocks,
         margin=not known and any(as_int(p) != 0 for p in node.op.attributes()["pads"]),
     )
-    return [*packing, ByteDepthwiseKernel.of(kernel, outside=outside) if bytes_ else kernel]
+    return [*packing, ByteDepthwiseKernel.of(kernel, outside=outside) if bytes_ else kernel, *joins]
 
 
 def _pack(w: Value, size: Geometry, lanes: int) -> Packed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ...expr import BF16, F32, F64, I8, I32, U8, DType, Expr, acc, as_int, axis, ceil_div, const, load, product
@@ -30,6 +30,7 @@ from ...kernels.heavy import (
 )
 from ...kernels.machine import Machine
 from ...kernels.nest import Buffers
+from ...kernels.totals import add_totals
 from ...ops.core.base import Index, broadcast_index
 from ...ops.quant.narrow import BlockMatMul
 from ...plan.group import Group
@@ -102,7 +103,8 @@ class GemmKernel(ProductKernel):
 
         Loads of several rows in turn look like no stream to a processor.
         """
-        rows, depth = as_int(self.m.args[0]), as_int(self.k)
+        images = self.batch if self.adds_up else ()
+        rows, depth = as_int(product([a.args[0] for a in (*images, self.m)])), as_int(self.k)
         if self.sums is not F32 or self.scale is not None or self.k_blocks > 1 or rows is None or depth is None:
             return False
         return as_int(self.a.steps[0]) == depth and rows * depth * self.sums.size >= FAR_ROWS_BYTES
@@ -131,6 +133,7 @@ class Product:
         block: rows of such a block.
         bits: that an element of b which is scaled needs, 4 or 8.
         halves: whether a and b are of bf16.
+        pixels: of an image, where rows are the pixels of images one after the other; else None.
     """
 
     rows: Sequence[Expr]
@@ -144,6 +147,7 @@ class Product:
     block: int = 1
     bits: int = 8
     halves: bool = False
+    pixels: Expr | None = None
 
 
 @CpuTarget.lowers("gemm")
@@ -239,17 +243,24 @@ def lower_product(
     panels = add_buffer(buffers, packed.operand, dtype=kind or p.b.dtype)
     scale = _scale_panels(p, tile if form is None else Tile(1, 1, WORD_COLUMNS), buffers)
     stores = finish(group, anchor, p.result, p.index, buffers)
-    axes, stores, (offset, start) = join_bodies(list(p.rows), stores, left.args[0], packed.start)
+    joins, apart, columns = list[Kernel](), list[Expr](), p.n.args[0]
+    if group.totals and p.pixels is not None and form is None:
+        parts = choose_blocks(machine, tile, p.pixels, tile.panels(columns), const(0), const(1)).m
+        totals, joins = add_totals(group, anchor, [(p.result, p.index)], parts, machine.lanes, buffers, storage)
+        stores, apart = [*stores, *totals], [p.index[0]]  # so that no block of rows has pixels of two images
+    axes, stores, (offset, start, *_) = join_bodies(list(p.rows), stores, left.args[0], packed.start, *apart)
     free = [a for a in axes if not contains(start, a)]
     m = free[-1] if free else axis("m", 1)
     batch = [a for a in axes if a is not m]
     walked = strided_operand(load(left.data, (offset,), left.dtype), [m, p.k])
     if walked is None:
         return None
-    size, columns, depth = m.args[0], p.n.args[0], p.k.args[0]
+    size, depth = m.args[0], p.k.args[0]
+    if joins and size is not p.pixels:
+        return lower_product(group, anchor, replace(p, pixels=None), storage, machine)
     count = product([a.args[0] for a in batch])
     work = size * columns * depth * count * 2
-    blocks = choose_blocks(machine, tile, size, tile.panels(columns), work, count, along=True)
+    blocks = choose_blocks(machine, tile, size, tile.panels(columns), work, count, along=not joins)
     if form is not None and issubclass(form, Bf16GemmKernel):
         blocks = form.choose_blocks(machine, tile, size, columns, depth, count, not form.reads_rows, form.block_bytes)
     elif form is not None:
@@ -279,7 +290,7 @@ def lower_product(
         if form is None
         else form.of(made)
     )
-    return [*before, kernel.spread() if isinstance(kernel, AmxKernel) else kernel]
+    return [*before, kernel.spread() if isinstance(kernel, AmxKernel) else kernel, *joins]
 
 
 def _form(

@@ -20,7 +20,7 @@ from ...expr.formulas_narrow import conversions_of
 from ...expr.index import from_poly, poly_of
 from ...expr.lanes import LaneSteps
 from ...expr.scopes import Scope
-from ...kernels.base import Buffer, Store
+from ...kernels.base import Buffer, Store, Total
 from ..index import OPERATORS, bare, behind, element, literal, plain_index
 from ..statements import INDEX, VALUE, Frame, StatementPrinter, Text
 
@@ -135,7 +135,11 @@ class Block(StatementPrinter):
         self._tabled = plain_index(names.dims, lambda x: x.dtype in (I64, I32) and self._step(x.args[0]) == 0)
 
     def store(self, s: Store, value: str, past_caches: bool = False) -> None:
-        """Add the statements that store a vector."""
+        """Add the statements that store a vector, or add it to a total."""
+        if isinstance(s, Total):
+            total = f"total[{self.index(s.offset)}]"
+            self.lines.append(f"{total} = {total} + {value};")
+            return
         dtype = self.names.buffers[s.buffer].dtype
         step = self._step(s.offset)
         if step == 2 and not self._counted and dtype in (F32, I32):
