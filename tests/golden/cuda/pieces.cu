@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k503b4f9b97fe_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) k72765c5ed2a3_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -13,8 +13,8 @@ extern "C" __global__ void __launch_bounds__(256) k503b4f9b97fe_kernel(const flo
     const bool inside = packet < 3 && turn < 85;
     const int point = inside ? packet * 4 : 0;
     const int i0 = point;
-    const int end = (piece + 1) * 682;
-    const int first = piece * 682 + turn;
+    const int end = (piece + 1) * 680;
+    const int first = piece * 680 + turn;
     const int last = inside ? end < 90000 ? end : 90000 : 0;
     __shared__ t_packet<float, 4> partial0[255];
     float a0[4];
@@ -46,13 +46,13 @@ extern "C" __global__ void __launch_bounds__(256) k503b4f9b97fe_kernel(const flo
     if (inside) {
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            b1[132 * (i0 + j) + piece] = a0[j];
+            b1[133 * (i0 + j) + piece] = a0[j];
         }
     }
 }
 
-extern "C" int k503b4f9b97fe(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k72765c5ed2a3(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k503b4f9b97fe_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k72765c5ed2a3_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

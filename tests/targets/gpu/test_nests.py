@@ -238,7 +238,8 @@ def test_large_sums_keep_a_large_device_busy(shape: tuple[int, ...], axis: int) 
     first, second = planned(graph, units=132)
     assert isinstance(first, GridRow | GridColumns)
     blocks, count = number(first.tasks), number(first.piece.args[0])
-    assert blocks >= 132 * (nests.SCARCE if isinstance(first, GridRow) else nests.COLUMN_BLOCKS)
+    wanted = nests.SCARCE if isinstance(first, GridRow) else nests.COLUMN_BLOCKS
+    assert blocks * 32 >= 132 * wanted * 31  # 16 whole rounds of a block's threads do what 15.5 would
     assert (count - 1) * first.length < shape[axis] <= count * first.length
     assert first.packet == 4 and number(second.flops) * 16 < np.prod(shape)
 
@@ -252,6 +253,18 @@ def test_columns_of_few_bytes_are_read_further_ahead(dtype: DType, count: int, u
     first, *_ = planned(m.output(m.add("ReduceSum", x, axes=(0,), keepdims=False)), units=132)
     assert isinstance(first, GridColumns) and (first.packet, first.unroll) == (4, unroll)
     assert unroll * first.turns <= first.length and number(first.tasks) >= 132 * 2
+
+
+@pytest.mark.parametrize(("rows", "channels"), [(802816, 64), (50176, 128), (3136, 2048), (3136, 512), (96 * 9, 4096)])
+def test_threads_of_columns_read_a_whole_number_of_times(rows: int, channels: int) -> None:
+    """Each element of a rest is waited for alone; pieces have none, and columns that stay whole as few as may be."""
+    m = Maker()
+    graph = m.output(m.add("ReduceSum", m.input(rows, channels, dtype=F16), axes=(0,), keepdims=False))
+    first, *_ = planned(graph, units=132)
+    assert isinstance(first, GridColumns)
+    each = (first.length or rows) // first.turns
+    assert each % first.unroll == 0 and 3 <= first.unroll <= 8
+    assert number(first.tasks) >= 132 // 2
 
 
 def planned(graph: Graph, units: int) -> list[Any]:

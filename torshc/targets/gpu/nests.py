@@ -59,7 +59,16 @@ def in_pieces(kernel: Kernel, owner: int, device: Device, mapping: ThreadMapping
         return [kernel]
     steps = kernel.unroll if isinstance(kernel, GridColumns) else STEPS  # columns: as many as are read at once
     count, length = count_pieces(kernel, device, mapping.pieces, steps)
-    return [kernel] if count == 1 else _Pieces(kernel, owner, device, mapping, count, length).run()
+    return [_in_even_turns(kernel)] if count == 1 else _Pieces(kernel, owner, device, mapping, count, length).run()
+
+
+def _in_even_turns(kernel: GridRow | GridColumns) -> Kernel:
+    """Columns that read as many elements at once as leaves few for the end, of which each is waited for alone."""
+    size = as_int(product([r.args[0] for r in kernel.reduce]))
+    if not isinstance(kernel, GridColumns) or kernel.steps or size is None:
+        return kernel
+    each = -(-size // kernel.turns)
+    return dataclasses.replace(kernel, unroll=min(range(kernel.unroll, 0, -1), key=lambda n: each // n + each % n))
 
 
 def count_pieces(kernel: GridRow | GridColumns, device: Device, given: int, steps: int = STEPS) -> tuple[int, int]:
@@ -84,6 +93,11 @@ def count_pieces(kernel: GridRow | GridColumns, device: Device, given: int, step
     usual = min(-(-device.units * wanted // blocks), size // (threads * steps))
     count = min(given, max(size // packet, 1)) or usual
     length = -(-size // (count * packet)) * packet
+    if isinstance(kernel, GridColumns) and not given:
+        # What a block reads at once, some times: each element of a rest would be waited for alone. Up to 1.4 of that
+        # is once, so that blocks do not get many more.
+        once = kernel.turns * kernel.unroll
+        length = max(1, -(-(length - 2 * once // 5) // once)) * once
     return -(-size // length), length
 
 
