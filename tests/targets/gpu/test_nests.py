@@ -267,6 +267,21 @@ def test_threads_of_columns_read_a_whole_number_of_times(rows: int, channels: in
     assert number(first.tasks) >= 132 // 2
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((5, 300), 1), ((300, 8), 0), ((300, 7), 0)])
+def test_what_follows_sums_is_read_before_them(shape: tuple[int, int], axis: int) -> None:
+    """So that both come together."""
+    m = Maker()
+    x, gain, shift = m.input(*shape), m.input(shape[1 - axis]), m.input(1)
+    total = m.add("ReduceSum", x, axes=(axis,), keepdims=False)
+    graph = m.output(m.add("Add", m.add("Mul", total, gain), shift))
+    program = GridProgram(graph)
+    (kernel,) = program.kernels
+    source = program.target.render(kernel).source
+    assert source.index("early1") < source.index("a0 = 0.0f") < source.rindex("early1")
+    a, g, b = (random(RNG, s) for s in (shape, (shape[1 - axis],), (1,)))
+    close(program.run(a, g, b)[0], a.sum(axis, dtype=np.float64) * g + b)
+
+
 def planned(graph: Graph, units: int) -> list[Any]:
     plan = make_plan(finalise(graph, Policy.of()))
     return [k for g in plan.groups for k in target(units).lower(graph, g, plan.storage)]

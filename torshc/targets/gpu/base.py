@@ -79,6 +79,7 @@ class GridPrinter(IndexPrinter):
         self.wide = self._large()
         self._narrow = NarrowIndices(kernel.expressions() if self.wide else ())
         self._called: dict[str, None] = {}
+        self._early: dict[Expr, str] = {}  # what has been read before it is needed, by the register that holds it
 
     @property
     def called_functions(self) -> str:
@@ -314,6 +315,33 @@ class GridPrinter(IndexPrinter):
             s.lines.append(f"{where}{write}(b{x.buffer} + {s.index(x.offset)}, {name});")
         return indented(s.lines, indent)
 
+    def read_early(
+        self, stores: Iterable[Store], stages: Iterable[Any], packet: Expr | None = None, size: int = 1
+    ) -> str:
+        """Statements that read what the stores at the end of a row need beside its sums, so that both come together.
+
+        Whatever is printed later finds it there. What only some points read is not among it.
+
+        Args:
+            stages: those of the row, whose results the stores may need.
+            packet, size: as of :meth:`block`.
+        """
+        whole = Packet(packet, size) if packet is not None and size > 1 else None
+        s = self._statements({}, "e", whole)
+        roots = [*(x.value for x in stores), *(a.result for stage in stages for a in stage.accumulators)]
+        found = [x for x, choices in s.find_loads(roots).items() if not choices and not _holds_data(x.args[0])]
+        s.expect(places=[x.args[0] for x in found])
+        for k, e in enumerate(found):
+            assert isinstance(e.data, int)
+            name, kind, place = f"early{k}", CTYPES[self.kernel.buffers[e.data].dtype.name], s.index(e.args[0])
+            if whole is None or not contains(e.args[0], whole.axis):
+                s.lines.append(f"const {kind} {name} = b{e.data}[{place}];")
+                self._early[e] = name
+            elif whole.steps(e.args[0]):
+                s.lines.extend([f"{kind} {name}[{size}];", f"t_read{size}({name}, b{e.data} + {place});"])
+                self._early[e] = f"{name}[{whole.element}]"
+        return indented(s.lines, 4)
+
     def _dtype(self, store: Store) -> DType:
         return self.kernel.buffers[store.buffer].dtype
 
@@ -424,7 +452,12 @@ class GridPrinter(IndexPrinter):
         wide = {a: t if self.wide and a not in self._narrow.axes else f"(int64_t){t}" for a, t in self._axes.items()}
         names = Names(self._axes, self.dim_names, accs or {}, self.kernel.buffers, wide, self._narrow)
         step = "0" if getattr(self.kernel, "steps", None) == 1 else "step"
-        return Statements(names, prefix, whole, self.words.library, self._called, step)
+        return Statements(names, prefix, whole, self.words.library, self._called, step, self._early)
+
+
+def _holds_data(e: Expr) -> bool:
+    """Whether an index depends on what was read or accumulated."""
+    return any(x.op in ("load", "acc") for x in walk(e))
 
 
 def _from_first(axes: Sequence[Expr], read: Sequence[Expr]) -> tuple[Sequence[Expr], bool]:

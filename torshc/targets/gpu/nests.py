@@ -21,7 +21,7 @@ from ...kernels.machine import Device
 from ...kernels.nest import KEEP_ALL, Accumulator, MapKernel, RowKernel, Stage, lower_nest
 from ...plan.group import Group
 from ...plan.storage import Storage
-from .grid import USUAL, GridColumns, GridRow, ThreadMapping, to_grid
+from .grid import ROW_THREADS, USUAL, GridColumns, GridRow, ThreadMapping, to_grid
 
 BLOCKS = 16  # pieces a multiprocessor, so that all are busy to the end
 COLUMN_BLOCKS = 4  # of columns: more take as long on an H200, and leave more sums to be joined
@@ -171,6 +171,7 @@ class _Pieces:
                 chunk=1,
             ),
             self.device,
+            ThreadMapping(share=_share_of_pieces(each)),
         )
 
     def _elements(self) -> Kernel:
@@ -197,6 +198,12 @@ class _Pieces:
 
     def _temporary(self, name: str, what: Expr, count: Expr) -> Temporary:
         return Temporary(name, self.owner, count * what.dtype.size)
+
+
+def _share_of_pieces(pieces: Expr) -> int:
+    """Threads that share the pieces of a row: as many as read all of them at once, as none waits for another then."""
+    size, packet = as_int(pieces.args[0]) or 0, USUAL.packet_of(pieces)
+    return next((t for t in ROW_THREADS if t * packet >= size), ROW_THREADS[-1])
 
 
 def _once_a_row(kernel: GridRow | GridColumns) -> tuple[list[Expr], set[Expr]]:

@@ -86,6 +86,7 @@ class Statements(StatementPrinter):
         library: functions that the language has, by their names without ``t_``.
         functions: collects the names of the functions that are called, without ``t_``.
         step: which of a thread's elements of a row that is kept in registers this is; "0" where there is no loop.
+        early: loads that were made before, by the registers that hold them.
     """
 
     lazy = True  # whether a conditional computes one side alone
@@ -98,9 +99,11 @@ class Statements(StatementPrinter):
         library: Collection[str] = (),
         functions: dict[str, None] | None = None,
         step: str = "step",
+        early: Mapping[Expr, str] = {},
     ) -> None:
         super().__init__(names.dims, prefix)
         self.names, self.packet, self.library, self.step = names, packet, library, step
+        self.early = early
         self.arrays = "p" if prefix == "v" else f"{prefix}p"
         self.named: dict[Expr, str] = {}  # values whose registers have names that the caller gave
         self.functions = {} if functions is None else functions
@@ -113,7 +116,8 @@ class Statements(StatementPrinter):
         if self.packet is None:
             return
         for e, choices in self.find_loads(roots).items():
-            if not self.packet.steps(e.args[0]) or (choices and (len(choices) > 1 or not self._is_whole(choices[0]))):
+            certain = not choices or (len(choices) == 1 and self._is_whole(choices[0]))
+            if e in self.early or not certain or not self.packet.steps(e.args[0]):
                 continue
             assert isinstance(e.data, int)
             name, dtype = f"{self.arrays}{len(self.wide)}", self.names.buffers[e.data].dtype
@@ -246,6 +250,8 @@ class Statements(StatementPrinter):
             return self.kept(e.data)
         number = int(e.data)  # type: ignore[call-overload]
         dtype = self.names.buffers[number].dtype
+        if e in self.early:
+            return decode(self.early[e], dtype, self.functions)
         if e in self.wide:
             return decode(f"{self.wide[e]}[{self.packet.element if self.packet else 0}]", dtype, self.functions)
         (offset,) = e.args

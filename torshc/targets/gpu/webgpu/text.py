@@ -272,6 +272,11 @@ class WgslPrinter(GridPrinter):
     def identity(self, a: Accumulator) -> str:
         return constant(a.start, a.term.dtype, self.needs)
 
+    def read_early(
+        self, stores: Iterable[Store], stages: Iterable[Any], packet: Expr | None = None, size: int = 1
+    ) -> str:
+        return ""
+
     def _large(self) -> bool:
         return False  # WGSL counts in 32 bits alone
 
