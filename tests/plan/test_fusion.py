@@ -160,6 +160,21 @@ def test_reductions_over_the_rows_of_one_value_are_one_kernel(shared: bool) -> N
     assert sum("ReduceSum" in g for g in shown(plan)) == 4 - shared
 
 
+@pytest.mark.parametrize("apart", ["", "target", "windows", "data"])
+def test_who_looks_for_maxima_shares_a_kernel_with_who_computes_them(apart: str) -> None:
+    """Where the target wants that, if windows are the same and slide over the same data."""
+    graph, b, (x, y) = graph_of((1, 2, 6, 6), (1, 2, 6, 6))
+    window = {"kernel": (3, 3), "strides": (1, 1), "pads": (const(1),) * 4, "dilations": (1, 1)}
+    pooled = b.one(op("MaxPool", **window), x)
+    half = b.one(op("Mul"), pooled, graph.constant(np.array(0.5, np.float32)))
+    if apart == "windows":
+        window |= {"kernel": (5, 5), "pads": (const(2),) * 4}
+    places = b.one(op("PoolTap", "torshc", **window), y if apart == "data" else x, pooled)
+    graph.outputs, graph.output_names = [half, places], ["h", "p"]
+    plan = make_plan(finalise(graph, replace(Policy.of(), shared_rows=apart != "target")))
+    assert ("MaxPool+Mul+PoolTap" in shown(plan)) == (not apart)
+
+
 @pytest.mark.parametrize(("most", "alone"), [(1, True), (2, False), (None, False)])
 def test_a_product_updates_as_many_states_as_the_target_says(most: int | None, alone: bool) -> None:
     """Or none: its result is stored, and one other kernel updates them."""

@@ -67,8 +67,9 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
             # Operators of the families in FACTORS have the field, as their common base does not.
             rewire(node, operands, dataclasses.replace(node.op, out=F32.name))  # type: ignore[call-arg]
             changed = True
-        elif isinstance(node.op, PoolPlace) and node.operands[0] not in rounded:
-            pass  # it looks for a maximum, which is not rounded either
+        elif isinstance(node.op, PoolPlace):  # it looks for a maximum, which is rounded where this is
+            if node.operands[0] in rounded:
+                rewire(node, tuple(halves.cast(v) for v in node.operands))
         elif node.op.family in _WIDEN and not rounded.isdisjoint(node.operands):
             # A cast for each reader, which computes it: stored, it would be as large as before.
             rewire(node, tuple(halves.round(v) if v in rounded else v for v in node.inputs))

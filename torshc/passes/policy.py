@@ -31,7 +31,8 @@ class Policy:
         rules: those that hold for it.
         max_buffers: most buffers of a kernel, where the target has a limit; else 0.
         horizontal_fusion: whether small kernels that do not need each other are one launch.
-        shared_rows: whether reductions over the rows of one value are one kernel, though neither needs the other.
+        shared_rows: whether reductions over the rows of one value are one kernel, though neither needs the other, and
+            who looks for the places of maxima shares one with who computes these.
         totals: whether kernels of convolutions also add up what they store.
         states: how many states a product's kernel may update at most, in a training step; None for any number.
     """

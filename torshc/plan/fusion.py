@@ -8,7 +8,8 @@ group: whoever reads through one folds its index arithmetic.
 `Fuser._refusal` decides about a node and the group that makes one of its operands, and gives the code of the first
 reason that it finds, a key of :data:`torshc.plan.group.REASONS`. `torshc explain` shows those that hold in the end
 (:func:`torshc.explain.rules.standing`). Nodes of which neither reads the other are never asked about; in the end
-reductions over the rows of one value are joined where the target wants that (`Policy.shared_rows`).
+reductions over the rows of one value are joined where the target wants that (`Policy.shared_rows`), and what slides
+over the same windows of it.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class Fuser:
             self._join_producers(node, force=False)
         if self.permits.policy.shared_rows and not self.permits.policy.off:
             self._join_reductions()
+            self._join_windows()
 
     def _join_reductions(self) -> None:
         """Join reductions over the rows of one value of which neither needs the other, so that it is read once."""
@@ -78,18 +80,35 @@ class Fuser:
                     self.merge(source, own, None)
                     break
 
+    def _join_windows(self) -> None:
+        """Join what walks over windows with who walks over the same ones for it, as for the places of maxima."""
+        for node in self.graph.nodes:
+            own, windows = self.group_of.get(node), _windows(node)
+            if own is None or windows is None:
+                continue
+            for value in node.operands:
+                maker = value.producer
+                if maker is None or _windows(maker) != windows or maker.operands[0] is not node.operands[0]:
+                    continue
+                source = self.group_of[maker]
+                if source is not own and self._may_share(source, own) and not self.would_cycle(source, own):
+                    self.merge(source, own, None)
+
     def _stand_apart(self, source: Group, own: Group) -> bool:
         """Whether neither of two groups of reductions needs the other, and one kernel may compute both."""
+        pairs = (source, own), (own, source)
+        needs = any(a in self._feeders(b) or self.would_cycle(a, b) for a, b in pairs)
+        return not needs and self._may_share(source, own)
+
+    def _may_share(self, source: Group, own: Group) -> bool:
+        """Whether one kernel may compute two groups, and has each value where it is read."""
         nodes = {*source.nodes, *own.nodes}
         if self.permits.apart(source.nodes, own.nodes) is not None:
             return False
         most = self.permits.policy.max_buffers
         if (most and self._buffers(nodes) > most) or self.permits.refusal([*nodes], 0, False) is not None:
             return False
-        if self._find_reached(nodes, None) is None or self._strays(nodes, _row_shapes(nodes)):
-            return False
-        pairs = (source, own), (own, source)
-        return not any(a in self._feeders(b) or self.would_cycle(a, b) for a, b in pairs)
+        return self._find_reached(nodes, None) is not None and not self._strays(nodes, _row_shapes(nodes))
 
     def _join_producers(self, node: Node, force: bool) -> None:
         """Join the groups of the operands, latest first; a node with its own kernel kind joins none."""
@@ -415,6 +434,11 @@ class Fuser:
                 yield owner
 
 
+def _windows(node: Node) -> object:
+    """What a node slides over its first operand, None where it does not."""
+    return getattr(node.op, "windows", None)
+
+
 def _maker(value: Value) -> Node:
     assert value.producer is not None
     return value.producer
@@ -453,6 +477,8 @@ def _space(node: Node) -> Space:
 
 def _reads_in_place(node: Node, value: Value, space: Space | None, moved: bool, heavy: bool) -> bool:
     """Whether a node of a joint kernel reads a value of that kernel at the indices where the kernel computes it."""
+    if _windows(node) is not None:
+        return value is not node.operands[0]
     if node.op.family not in ("pointwise", "reduce"):  # a Pad by 1 and -1 keeps the shape, and reads the row before
         return False
     if moved:

@@ -114,7 +114,8 @@ class Target(ABC):
         explicit_bindings: whether a kernel's arguments are ranges of memory, of known sizes, that must not overlap.
         max_buffers: most buffers that a kernel may have; 0 for any number.
         horizontal_fusion: whether small kernels that do not need each other are one launch.
-        shared_rows: whether reductions over the rows of one value are one kernel, though neither needs the other.
+        shared_rows: whether reductions over the rows of one value are one kernel, though neither needs the other, and
+            who looks for the places of maxima shares one with who computes these.
         states: how many states a product's kernel may update at most, in a training step; None for any number.
         browser: whether browsers run its kernels.
         options: fields of CompileOptions that it uses, of those that not all targets use.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.support.seeded import seeded
 from torshc.bundle.program import _elementwise_pairs
-from torshc.expr import BOOL, F16, F32, F64, U8, DType, const
+from torshc.expr import BF16, BOOL, F16, F32, F64, U8, DType, const
+from torshc.passes.policy import Policy
 from torshc.targets.gpu import grid
 from torshc.targets.gpu.grid import GridMap, GridTiles
 
@@ -104,6 +107,32 @@ def test_threads_take_neighbours_of_short_rows(monkeypatch: pytest.MonkeyPatch) 
         found.append(program.run(random(rng, (2, 8, 5, 6)), places)[0])
     np.testing.assert_array_equal(*found)
     assert found[0].any()
+
+
+@pytest.mark.parametrize(("dtype", "channels", "positive"), [(F32, 8, True), (BF16, 8, False), (F32, 6, True)], ids=str)
+def test_maxima_and_their_places_are_one_kernel(
+    monkeypatch: pytest.MonkeyPatch, dtype: DType, channels: int, positive: bool
+) -> None:
+    """Which reads the data once; packets of channels keep it in registers, where these are whole."""
+    monkeypatch.setattr(grid, "UNIT_THREADS", 0)
+    maker, layout = Maker(), (0, 2, 3, 1)
+    window = {"kernel": (3, 3), "strides": (2, 2), "pads": (const(1),) * 4, "dilations": (1, 1), "ceil": False}
+    x = maker.input(2, channels, 9, 10, layout=layout, dtype=dtype)
+    top = maker.add("MaxPool", x, layout=layout, **window)
+    places = maker.add("PoolTap", x, top, domain="torshc", layout=layout, positive=positive, **window)
+    program = GridProgram(maker.output(top, places), limits=replace(Policy.of(), shared_rows=True))
+    assert templates(program) == ["columns" if channels % 4 == 0 else "row"]
+    data = np.round(random(np.random.default_rng(0), (2, channels, 9, 10)) * 2)  # many are equal
+    data[0, 1, 4, 3:6], data[1, 2, :5] = np.nan, -np.inf
+    pooled, taps = program.run(data.astype(dtype.numpy))
+    padded = np.pad(data, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
+    inside = np.pad(np.ones((9, 10), bool), 1)
+    for n, c, i, j in np.ndindex(pooled.shape):
+        part, real = (a[..., 2 * i : 2 * i + 3, 2 * j : 2 * j + 3] for a in (padded[n, c], inside))
+        most = np.max(part)
+        assert np.array_equal(np.float32(pooled[n, c, i, j]), most, equal_nan=True)
+        hit = (np.isnan(part) if np.isnan(most) else part == most) & real
+        assert taps[n, c, i, j] == (9 if positive and not most > 0 else np.flatnonzero(hit)[0])
 
 
 def test_packets_of_rows_that_are_a_sum() -> None:

@@ -41,6 +41,11 @@ class Pool(Op):
     dilations: Ints = ()
     ceil: bool = False
 
+    @property
+    def windows(self) -> tuple[object, ...] | None:
+        """What pools share that slide over the same windows of one operand, and read others where their results are."""
+        return self.kernel, self.strides, self.pads, self.dilations, self.ceil
+
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x = need(inputs[0], f"input 0 of {self.name}")
         spatial = slide(x.shape[2:], self.kernel, Window(self.strides, self.pads, self.dilations), self.ceil)
@@ -106,7 +111,11 @@ class MaxPool(Pool):
     combine: ClassVar[str] = "max"
 
     def outside(self, dtype: DType) -> float:
-        return -math.inf if dtype.is_float else dtype.range[0]
+        return _lowest(dtype)
+
+
+def _lowest(dtype: DType) -> float:
+    return -math.inf if dtype.is_float else dtype.range[0]
 
 
 @operator("PoolPlace", "torshc")
@@ -155,10 +164,11 @@ class PoolPlace(Pool):
         for i, position in enumerate(index):
             ok = ok & inside(position, node.operands[0].shape[2 + i])
         value = read(0, (*at[:2], *index))
+        value = where(ok, value, _lowest(value.dtype))  # as MaxPool has it, so that both may share what is read
         found = equal(value, read(1, at))
         if value.dtype.is_float:
             found = found | isnan(value)
-        return where(ok, found, False)
+        return where(found, element(ok), False)
 
 
 @operator()
@@ -260,10 +270,10 @@ class PoolTap(PoolPlace):
         return [TensorType(U8 if few else I32, super().infer(inputs, constraints)[0].shape)]
 
     def nest(self, node: Node, output: int) -> LoopNest:
-        none, window = element(const(math.prod(self.kernel))), tuple(map(const, self.kernel))
+        none, window = element(const(math.prod(self.kernel)), I32), tuple(map(const, self.kernel))
 
         def body(at: Index, inner: Index, read: Read) -> Scalar:
-            return where(self.is_largest(node, at, inner, read), element(linear(inner, window)), none)
+            return where(self.is_largest(node, at, inner, read), element(linear(inner, window), I32), none)
 
         def finish(total: Scalar, at: Index, read: Read) -> Scalar:
             place = where(read(1, at) > 0, total, none) if self.positive else total
@@ -284,6 +294,7 @@ class PoolBack(Pool):
     """
 
     size: Shape = ()
+    windows = None
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         g = need(inputs[0], "input 0 of PoolBack")

@@ -25,7 +25,7 @@ REGISTERS = 64  # f32 of a row that a thread may keep
 TILE = 32  # extent of a tile of shared memory along both axes; twice that for elements of fewer than 4 bytes
 TILED = 65536  # elements from which on a transpose goes through tiles
 FEW = 32  # elements of a row that one thread may as well walk alone
-SHORT = 4  # elements of a row that take fewer instructions than to find out where they lie
+SHORT = 9  # elements of a row that take fewer instructions than to find out where they lie: windows of 3 by 3
 UNIT_THREADS = 2048  # threads that keep a multiprocessor busy
 # Elements of a column that a thread reads before it adds up the first, and bytes that twice as many may be: an H200
 # takes a tenth less time for sums of one f32 array by eight packets than by four, and as much for those of two.
@@ -342,11 +342,11 @@ def _short_columns(kernel: RowKernel, device: Device, mapping: ThreadMapping) ->
     points, lane = as_int(product([a.args[0] for a in kernel.axes])), kernel.axes[-1]
     packet = mapping.packet_of(lane)
     size = as_int(product([r.args[0] for r in kernel.reduce]))
-    if kernel.across or len(kernel.stages) > 1 or kernel.element or packet == 1 or not _steps_along(kernel, lane):
+    if kernel.across or kernel.element or packet == 1 or not _steps_along(kernel, lane):
         return None
     if size is None or size > SHORT or points is None or points < device.units * UNIT_THREADS * packet:
         return None
-    return deal_columns(kernel, THREADS, 1, packet)
+    return deal_columns(kernel, THREADS, 1, packet, size) if kernel.kept * size * packet <= KEPT else None
 
 
 def _kept_columns(kernel: RowKernel, size: int, mapping: ThreadMapping) -> GridColumns | None:
