@@ -34,9 +34,13 @@ def test_one_that_reads_another_comes_after() -> None:
     assert groups(m.done(m("Sin", z), m("Cos", m.input(7)), y)) == ["Exp", "MatMul", "Sin+Cos"]
 
 
-def test_not_more_than_sixteen() -> None:
+def test_no_more_tensors_than_a_kernel_has_arguments() -> None:
+    """What several read counts once."""
     m = Model()
-    assert groups(m.done(*(m("Exp", m.input(n)) for n in range(1, 19)))) == ["+".join(["Exp"] * 16), "Exp+Exp"]
+    assert groups(m.done(*(m("Exp", m.input(n)) for n in range(1, 243)))) == ["+".join(["Exp"] * 240), "Exp+Exp"]
+    m = Model()
+    x = m.input(5)
+    assert len(groups(m.done(*(m("Mul", m.input(n, 1), x) for n in range(1, 240))))) == 1
 
 
 def test_what_stays_apart() -> None:

@@ -8,7 +8,7 @@ from ..expr import as_int
 from ..graph import Node, Value
 from .group import Group
 
-MOST = 16  # groups of one launch
+MOST = 480  # tensors of one launch: a kernel's arguments have 4 KB
 TINY = 1 << 16  # bytes of results of a group that may wait for others, as what it reads is kept meanwhile
 LARGE = 1 << 22  # bytes of results from which on a kernel takes long enough to be launched by itself
 
@@ -82,12 +82,14 @@ def _is_tiny(group: Group) -> bool:
 
 def _runs(groups: Sequence[Group], writers: Callable[[Value], list[Group]]) -> Iterator[list[Group]]:
     run: list[Group] = []
+    tensors = set[Value]()
     for group in groups:
         ahead = {id(w) for v in group.reads for w in writers(v)}
-        fits = _is_small(group) and len(run) < MOST and all(_is_small(g) and id(g) not in ahead for g in run)
+        tensors.update(group.reads, group.outputs)
+        fits = _is_small(group) and len(tensors) <= MOST and all(_is_small(g) and id(g) not in ahead for g in run)
         if run and not fits:
             yield run
-            run = []
+            run, tensors = [], {*group.reads, *group.outputs}
         run.append(group)
     if run:
         yield run

@@ -2,63 +2,39 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kce349e38b0f2_kernel(const float *b0, uint16_t *b1, const float *b2, uint16_t *b3, const float *b4, uint16_t *b5) {
+extern "C" __global__ void __launch_bounds__(256) k8b1b03c1f712_kernel(const float *b0, uint16_t *b1, const float *b2, uint16_t *b3, const float *b4, uint16_t *b5) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
-    if (block < 1) {
+    if (block < 2) {
         const int packet = block * 256 + tid;
-        if (packet >= 72) return;
-        const int point = packet * 4;
-        const int i0 = point;
-        float p0[4];
-        t_read4(p0, b0 + i0);
-        float q0[4];
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const float v0 = p0[j];
-            q0[j] = v0;
-        }
-        t_write4_f16(b1 + i0, q0);
+        if (packet >= 288) return;
+        const int i0 = packet;
+        const float v0 = b0[i0];
+        b1[i0] = t_encode_f16(v0);
         return;
     }
-    if (block < 3) {
-        const int packet = (block - 1) * 256 + tid;
-        if (packet >= 264) return;
-        const int point = packet * 4;
-        const int i0 = point;
-        float p0[4];
-        t_read4(p0, b2 + i0);
-        float q0[4];
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const float v0 = p0[j];
-            q0[j] = v0;
-        }
-        t_write4_f16(b3 + i0, q0);
+    if (block < 7) {
+        const int packet = (block - 2) * 256 + tid;
+        if (packet >= 1056) return;
+        const int i0 = packet;
+        const float v0 = b2[i0];
+        b3[i0] = t_encode_f16(v0);
         return;
     }
     {
-        const int packet = (block - 3) * 256 + tid;
-        if (packet >= 132) return;
-        const int point = packet * 4;
-        const int i0 = point;
-        float p0[4];
-        t_read4(p0, b4 + i0);
-        float q0[4];
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const float v0 = p0[j];
-            q0[j] = v0;
-        }
-        t_write4_f16(b5 + i0, q0);
+        const int packet = (block - 7) * 256 + tid;
+        if (packet >= 528) return;
+        const int i0 = packet;
+        const float v0 = b4[i0];
+        b5[i0] = t_encode_f16(v0);
     }
 }
 
-extern "C" int kce349e38b0f2(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k8b1b03c1f712(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kce349e38b0f2_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1], (const float *)buf[2], (uint16_t *)buf[3], (const float *)buf[4], (uint16_t *)buf[5]);
+    T_LAUNCH(k8b1b03c1f712_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1], (const float *)buf[2], (uint16_t *)buf[3], (const float *)buf[4], (uint16_t *)buf[5]);
     return (int)cudaGetLastError();
 }
 

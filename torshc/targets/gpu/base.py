@@ -534,8 +534,9 @@ class GridTarget(Target):
         if graph.loose and self.machine.by_size:  # runs take the loose form seldom
             return self._with(replace(self.machine, by_size=False)).lower(graph, group, storage)
         kernels, count = super().lower(graph, group, storage), len(group.outputs)
-        if self.horizontal_fusion and group.kind == "nest" and len(kernels) > 1 and all(is_still(k) for k in kernels):
-            return [fuse_horizontally(kernels)]
+        still = [k for k in kernels if is_still(k)]
+        if self.horizontal_fusion and group.kind == "nest" and len(still) > 1:
+            return [*(k for k in kernels if not is_still(k)), fuse_horizontally(still)]
         many = self.max_buffers and any(len(k.buffers) > self.max_buffers for k in kernels)
         if not many or group.kind != "nest" or count < 2:
             return kernels

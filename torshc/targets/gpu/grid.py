@@ -253,8 +253,9 @@ def to_grid(kernel: Kernel, device: Device = DEVICE, mapping: ThreadMapping = US
     if isinstance(kernel, MapKernel):
         if (tiles := _tiles(kernel, mapping)) is not None:
             return tiles
-        packet, threads = mapping.packet_of(kernel.axes[-1]), mapping.threads or THREADS
-        points = product([a.args[0] for a in kernel.axes])
+        points, threads = product([a.args[0] for a in kernel.axes]), mapping.threads or THREADS
+        few = not mapping.packet and (as_int(points) or GUESS * GUESS) <= device.units * threads
+        packet = 1 if few else mapping.packet_of(kernel.axes[-1])
         tasks = ceil_div(points // packet, threads)
         return GridMap.of(kernel, tasks=tasks, threads=threads, packet=packet)
     if isinstance(kernel, RowKernel):
