@@ -32,6 +32,7 @@ TRANSPOSES: list[tuple[Shape, tuple[int, ...], bool]] = [
     (("n", "s", 40), (0, 2, 1), True),
     (("n", 40, 33), (2, 0, 1), True),
     ((70, 3, "s"), (2, 1, 0), True),
+    ((40, 6, 3, 3), (2, 3, 1, 0), True),  # taps of an input channel lie behind each other
     ((70, 3), (1, 0), False),
     ((5, 40, 50), (1, 0, 2), False),
 ]

@@ -10,9 +10,10 @@ from typing import ClassVar
 
 from ...expr import BOOL, Expr, as_int, axis, ceil_div, const, product, walk
 from ...expr.affine import contains, divisor_of, split_axis
+from ...expr.functions import substitute
 from ...kernels.base import Kernel, Store, expressions_in
 from ...kernels.machine import Device, Machine
-from ...kernels.moved import Moved, crossings
+from ...kernels.moved import Moved, certain_loads, crossings
 from ...kernels.nest import MapKernel, RowKernel
 
 THREADS = 256  # threads of a block
@@ -275,7 +276,7 @@ def _tiles(kernel: MapKernel, mapping: ThreadMapping) -> GridTiles | None:
     sizes = [as_int(a.args[0]) for a in kernel.axes]
     if math.prod(GUESS if s is None else s for s in sizes) < TILED:
         return None
-    for crossing in crossings(kernel):
+    for crossing in (*crossings(kernel), *crossings(_in_order_of_reads(kernel))):
         wide = any(kernel.buffers[r.buffer].dtype.size >= 4 for r in crossing.reads)
         side = TILE if wide else 2 * TILE
         if any((as_int(a.args[0]) or side) < TILE // 2 for a in (crossing.lane, crossing.inner)):
@@ -287,6 +288,31 @@ def _tiles(kernel: MapKernel, mapping: ThreadMapping) -> GridTiles | None:
         tasks = product([a.args[0] for a in made.outer]) * made.count(made.lane) * made.count(made.inner)
         return dataclasses.replace(made, tasks=tasks) if made.shared <= SHARED else None
     return None
+
+
+def _in_order_of_reads(kernel: MapKernel) -> MapKernel:
+    """The kernel with one axis for those along which a load runs on in memory, where none of these is long alone.
+
+    So the taps of weights [out][in][3][3] lie beside each other for the input channels: a row of 9 times as many.
+    """
+    *others, lane = kernel.axes
+    extents = {a: as_int(a.args[0]) for a in others}
+    for x in dict.fromkeys(x for s in kernel.stores for x in certain_loads(s.value)):
+        parts = {a: split_axis(x.args[0], a) for a in others}
+        strides = {a: as_int(part[0]) for a, part in parts.items() if part is not None}
+        run, size = dict[Expr, int](), 1
+        while (a := next((a for a, step in strides.items() if step == size and a not in run), None)) is not None:
+            run[a] = size
+            size *= extents[a] or 0
+        if len(run) > 1 and size:
+            joined = axis("run", size)
+            places = {a: joined // step % a.args[0] for a, step in run.items()}
+            stores = tuple(
+                Store(s.buffer, substitute(s.offset, places), substitute(s.value, places)) for s in kernel.stores
+            )
+            axes = (*(a for a in others if a not in run), joined, lane)
+            return dataclasses.replace(kernel, axes=axes, stores=stores)
+    return kernel
 
 
 def to_row(kernel: RowKernel, mapping: ThreadMapping = USUAL) -> GridRow:
