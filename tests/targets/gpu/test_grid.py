@@ -110,6 +110,19 @@ def test_threads_take_neighbours_of_short_rows(monkeypatch: pytest.MonkeyPatch) 
     assert found[0].any()
 
 
+def test_many_that_transpose_share_smaller_tiles() -> None:
+    """As the shared memory that every device has holds six of these, not six of those."""
+    m = Maker()
+    given = [m.input(70, 45, dtype=F16) for _ in range(6)]
+    results = [m.add("Neg", m.add("Transpose", x, perm=(1, 0))) for x in given]
+    program = GridProgram(m.output(*results), limits=replace(Policy.of(), horizontal_fusion=True))
+    (kernel,) = program.kernels
+    assert isinstance(kernel, GridTiles) and kernel.side == 32
+    arrays = [random(RNG, (70, 45)).astype(np.float16) for _ in given]
+    for got, x in zip(program.run(*arrays), arrays, strict=True):
+        np.testing.assert_array_equal(got, -x.T)
+
+
 @pytest.mark.parametrize(("dtype", "channels", "positive"), [(F32, 8, True), (BF16, 8, False), (F32, 6, True)], ids=str)
 def test_maxima_and_their_places_are_one_kernel(
     monkeypatch: pytest.MonkeyPatch, dtype: DType, channels: int, positive: bool

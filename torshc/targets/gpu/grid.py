@@ -278,15 +278,15 @@ def _tiles(kernel: MapKernel, mapping: ThreadMapping) -> GridTiles | None:
         return None
     for crossing in (*crossings(kernel), *crossings(_in_order_of_reads(kernel))):
         wide = any(kernel.buffers[r.buffer].dtype.size >= 4 for r in crossing.reads)
-        side = TILE if wide else 2 * TILE
-        if any((as_int(a.args[0]) or side) < TILE // 2 for a in (crossing.lane, crossing.inner)):
+        if any((as_int(a.args[0]) or TILE) < TILE // 2 for a in (crossing.lane, crossing.inner)):
             continue
         found = {f.name: getattr(crossing, f.name) for f in dataclasses.fields(crossing)}
-        made = GridTiles.of(kernel, **found, side=side, threads=mapping.threads or THREADS)
-        given = dataclasses.replace(made, side=mapping.side or side)
-        made = given if given.shared <= SHARED else made
-        tasks = product([a.args[0] for a in made.outer]) * made.count(made.lane) * made.count(made.inner)
-        return dataclasses.replace(made, tasks=tasks) if made.shared <= SHARED else None
+        for side in filter(None, (mapping.side, TILE if wide else 2 * TILE, TILE)):
+            made = GridTiles.of(kernel, **found, side=side, threads=mapping.threads or THREADS)
+            if made.shared <= SHARED:
+                tasks = product([a.args[0] for a in made.outer]) * made.count(made.lane) * made.count(made.inner)
+                return dataclasses.replace(made, tasks=tasks)
+        return None
     return None
 
 
