@@ -91,21 +91,23 @@ def test_a_margin_is_not_read() -> None:
     np.testing.assert_array_equal(program.run(x)[0], -np.pad(x, ((3, 2), (0, 0))).T)
 
 
-def test_threads_take_neighbours_of_short_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where points are many; with the bits of a thread for each."""
+@pytest.mark.parametrize(("channels", "packet"), [(8, 8), (12, 4)])
+def test_threads_take_neighbours_of_short_rows(monkeypatch: pytest.MonkeyPatch, channels: int, packet: int) -> None:
+    """Where points are many, eight of them if these are whole; with the bits of a thread for each."""
     found = []
     for many in (True, False):
         monkeypatch.setattr(grid, "UNIT_THREADS", 0 if many else 2**20)
         maker, layout = Maker(), (0, 2, 3, 1)
-        g, taps = (maker.input(2, 8, 5, 6, layout=layout, dtype=t) for t in (F32, U8))
+        g, taps = (maker.input(2, channels, 5, 6, layout=layout, dtype=t) for t in (F32, U8))
         window = {"kernel": (3, 3), "strides": (2, 2), "pads": (const(0),) * 4, "dilations": (1, 1), "ceil": False}
         size = (const(11), const(13))
         back = maker.add("PoolBack", g, taps, domain="torshc", layout=layout, size=size, **window)
         program = GridProgram(maker.output(back))
         assert templates(program) == ["columns" if many else "row"]
+        assert not many or program.kernels[0].packet == packet
         rng = np.random.default_rng(0)
-        places = rng.integers(0, 9, (2, 8, 5, 6)).astype(np.uint8)
-        found.append(program.run(random(rng, (2, 8, 5, 6)), places)[0])
+        places = rng.integers(0, 9, (2, channels, 5, 6)).astype(np.uint8)
+        found.append(program.run(random(rng, (2, channels, 5, 6)), places)[0])
     np.testing.assert_array_equal(*found)
     assert found[0].any()
 

@@ -319,7 +319,7 @@ class PoolBack(Pool):
                 taps.append(tap)
             place = (*at[:2], *index)
             hit = equal(read(1, place), element(linear(tuple(taps), window), node.operands[1].dtype))
-            return where(where(ok, hit, False), read(0, place), 0)
+            return where(ok, where(hit, read(0, place), 0), 0)
 
         return LoopNest(body, tuple(map(const, counts)), "add")
 

@@ -367,12 +367,15 @@ def _bytes_of_element(kernel: GridColumns) -> int:
 def _short_columns(kernel: RowKernel, device: Device, mapping: ThreadMapping) -> GridColumns | None:
     """Short rows of many points, of which each thread takes neighbours: they share where and whether they are read."""
     points, lane = as_int(product([a.args[0] for a in kernel.axes])), kernel.axes[-1]
-    packet = mapping.packet_of(lane)
+    packet, many = mapping.packet_of(lane), device.units * UNIT_THREADS
     size = as_int(product([r.args[0] for r in kernel.reduce]))
     if kernel.across or kernel.element or packet == 1 or not _steps_along(kernel, lane):
         return None
-    if size is None or size > SHORT or points is None or points < device.units * UNIT_THREADS * packet:
+    if size is None or size > SHORT or points is None or points < many * packet:
         return None
+    twice = 2 * packet  # they share where they lie, which takes most of the instructions
+    if not mapping.packet and not kernel.kept and divisor_of(lane.args[0]) % twice == 0 and points >= many * twice:
+        packet = twice
     return deal_columns(kernel, THREADS, 1, packet, size) if kernel.kept * size * packet <= KEPT else None
 
 

@@ -71,7 +71,7 @@ class Packet:
             parts is not None
             and parts[0].op == "const"
             and parts[0].data == 1
-            and not any(x.op in ("load", "acc", "floordiv", "mod") for x in walk(parts[1]))
+            and not any(x.op in ("load", "acc") for x in walk(parts[1]))
             and aligned(offset, self.axis, self.size)
         )
 
