@@ -1,5 +1,5 @@
 /* softmax(scale * q k' + mask) v of 3 queries, which only wait for keys and values: these are read once, where they
- * lie, and asked for while others are worked on.  Scores lie [query][key].  A block of keys has a running maximum and sum.
+ * lie.  Scores lie [query][key].  A block of keys has a running maximum and sum.
  * Task: 256 keys of a point of the batch; attention_few_join.c.j2 joins what they leave. */
 #define T_FEW_TYPES
 #include "t_kernel.h"
@@ -12,11 +12,9 @@ struct call {
     int64_t i0;
 };
 
-enum { DEPTH = 16, WIDTH = 8, QUERIES = 3, KEYS = 64, LANES = 16 };
+enum { DEPTH = 16, WIDTH = 8, QUERIES = 3, KEYS = 32, LANES = 16 };
 enum { DEEP = (DEPTH + LANES - 1) / LANES, WIDE = (WIDTH + LANES - 1) / LANES }; /* vectors */
 enum { ROWS = QUERIES < 4 ? QUERIES : 4, VECTORS = WIDE < 4 ? WIDE : 4 };         /* of a tile of sums */
-enum { SHARE = (LANES + QUERIES - 1) / QUERIES }; /* of LANES keys and values, which a query asks for */
-enum { KEYS_AHEAD = (512 + DEPTH - 1) / DEPTH, VALUES_AHEAD = (256 + WIDTH - 1) / WIDTH }; /* 2 KiB and 1 */
 #define Q_ROW 16
 #define Q_STEP 1
 #define K_ROW 16
@@ -47,33 +45,27 @@ T_FN f32v weight_of(f32v x) {
 
 /* ---- scores and weights ---- */
 
-/* Products of a query with as many keys as a vector has lanes, or with the `count` there are. */
-T_FN f32v score(const float *query, const float *keys, const int all, int count) {
-    f32v sums[LANES];
-    T_UNROLL for (int j = 0; j < LANES; j++) sums[j] = (f32v){0};
-    for (int d = 0; d < DEPTH / LANES * LANES; d += LANES) {
-        const f32v x = t_load_f32(query + d);
-        T_UNROLL for (int j = 0; j < LANES; j++)
-        sums[j] += x * t_load_f32(keys + (all || j < count ? j : count - 1) * K_ROW + d);
+/* Products of queries with a key, not yet summed over lanes. */
+T_FN void multiply_key(const struct workspace *w, const float *key, f32v sums[QUERIES]) {
+    T_UNROLL for (int r = 0; r < QUERIES; r++) sums[r] = (f32v){0};
+    for (int d = 0; d < DEPTH / LANES; d++) {
+        const f32v x = t_load_f32(key + d * LANES);
+        T_UNROLL for (int r = 0; r < QUERIES; r++) sums[r] += x * t_load_f32(w->queries + (r * DEEP + d) * LANES);
     }
-    return t_hadd_rows_f32(sums);
 }
 
-/* Scores of `count` keys from `key` on, all queries.  Each asks for its share of keys and values, a line of each in turn, shortly
- * before they are needed: where those of 16 keys are asked for at once, requests to memory run out. */
-static void compute_scores(const struct call *c, struct workspace *w, const float *k, const float *v, int64_t key, int count) {
+/* Scores of `count` keys from `key` on, all queries.  Keys are read once, in order, as a processor foresees. */
+static void compute_scores(const struct call *c, struct workspace *w, const float *k, int64_t key, int count) {
     (void)c, (void)key;
     for (int i = 0; i < count; i += LANES) {
         const int left = count - i < LANES ? count - i : LANES;
+        f32v parts[QUERIES][LANES], sums[QUERIES];
+        for (int j = 0; j < LANES; j++) {
+            multiply_key(w, k + (i + (j < left ? j : left - 1)) * K_ROW, sums);
+            T_UNROLL for (int r = 0; r < QUERIES; r++) parts[r][j] = sums[r];
+        }
         for (int r = 0; r < QUERIES; r++) {
-            for (int n = 0, j = i + SHARE * r; n < SHARE; n++, j++) {
-                T_UNROLL for (int d = 0; d < (DEPTH < WIDTH ? WIDTH : DEPTH); d += 16) {
-                    if (d < WIDTH) __builtin_prefetch(v + (j + VALUES_AHEAD) * V_ROW + d);
-                    if (d < DEPTH) __builtin_prefetch(k + (j + KEYS_AHEAD) * K_ROW + d);
-                }
-            }
-            const float *query = w->queries + r * DEEP * LANES, *keys = k + i * K_ROW;
-            f32v x = left == LANES ? score(query, keys, 1, LANES) : score(query, keys, 0, left);
+            f32v x = t_hadd_rows_f32(parts[r]);
             t_store_f32(w->weights + r * KEYS + i, left == LANES ? x : t_select_f32(t_first_bool(left), x, t_splat_f32(-INF)));
         }
     }
@@ -139,14 +131,14 @@ static void run(const struct call *c, struct workspace *w, const float *q, const
     }
     for (; key < stop; key += KEYS) {
         const int count = (int)t_imin(KEYS, stop - key);
-        compute_scores(c, w, k + key * K_ROW, v + key * V_ROW, key, count);
+        compute_scores(c, w, k + key * K_ROW, key, count);
         exponentiate(w, count);
         weigh_values(w, v + key * V_ROW, count);
     }
 }
 
 /* ---- tasks ---- */
-void kf445763f8ede(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k5792213c0436(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t keys = 600;

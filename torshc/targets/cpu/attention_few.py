@@ -18,7 +18,7 @@ from ...kernels.heavy import HeavyKernel
 from ...kernels.machine import Machine
 
 QUERIES = 8  # at most that wait for keys and values
-KEYS = 64  # of a block: with as many values, of 64 columns, they stay in the nearest cache
+KEYS = 32  # of a block: with as many values, of 64 columns, they are half of the nearest cache
 PART = 256  # keys of a task, where several share the keys of a query
 POINTS = 32  # of the batch, from which on every thread has some; and of a task that joins parts
 
