@@ -2,36 +2,49 @@
 
 The model is :mod:`tests.speed.decoder_model`'s, 1 B parameters by default, which takes some gigabytes of a disk;
 ``--folder`` keeps it, compiled, for later calls. What has to be read is counted: weights with their scales, those of
-the last product, keys and values. ``read`` is what a loop of the same number of threads takes to read as much, from
-huge pages, as weights and caches lie. ``torshc`` writes a new row into the caches that it reads, ``copied`` whole
-caches beside them. With ``--profile`` a library that times its kernels runs, and a line for each kind says what it
-takes of a step, and at which rate products read weights and attention keys and values.
+the last product, keys and values. ``read`` is the faster of two loops (`read.c`) of the same number of threads that
+read as much of the very memory that the step reads: the end of the mapped weights, before which the table of words
+lies, and the caches. So pages are the same, huge or not; how many of the weights' are huge is printed, since small ones
+take up to twice as long. Steps and loops take turns, and a share is of the median read by the median step, with the
+least and the most of what neighbours in time give.
+
+``torshc`` writes a new row into the caches that it reads, ``copied`` whole caches beside them. With ``--profile`` a
+library that times its kernels runs, and a line for each kind says what it reads, takes, and at which rate.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import math
+import re
 import statistics
 import subprocess
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 import torshc
 from torshc.runtime.stats import Stats
+from torshc.targets.cc import find_compiler
 from torshc.workbench.verify import ort_session
 
-from ..support.compilers import needed
 from .beside import processor
 from .decoder_model import Decoder, write_decoder
 
 BYTES = {4: 0.5 + 4 / 32, 16: 2.0, 32: 4.0}  # of a weight
-READ, ROUNDS, SECONDS = 1 << 30, 7, 3.0
-LONG = 2e-4  # seconds that a kind of kernels takes whose rate is printed: what joins parts is none
+SECONDS = 6.0  # of steps and reads in turns
+STREAMS = (1, 4)  # of a thread that reads
+
+
+class Area(ctypes.Structure):
+    """Memory to read, as read.c has it."""
+
+    _fields_ = (("at", ctypes.c_void_p), ("bytes", ctypes.c_size_t))
 
 
 def main() -> None:
@@ -77,45 +90,79 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
             if args.against:
                 session = ort_session(path, threads)
                 calls["ONNX Runtime"] = lambda session=session: session.run(None, feeds)
-            times: dict[str, list[float]] = {name: [] for name in calls}
+            weights, huge = mapped(bundle / "weights.bin", int(moved) - caches.nbytes)
+            areas = (Area * 2)(weights, Area(caches.ctypes.data, caches.nbytes))
+            for n in STREAMS:
+                calls[f"read {n}"] = lambda n=n, areas=areas, threads=threads: reader(areas, len(areas), threads, n)
             before = loaded.stats()
-            end = time.perf_counter() + SECONDS * len(calls)
-            while time.perf_counter() < end:
-                for name, call in calls.items():
-                    began = time.perf_counter()
-                    call()
-                    times[name].append(time.perf_counter() - began)
+            times = take_turns(calls, SECONDS)
             after = loaded.stats()
-        rate = READ / reader(READ, threads, ROUNDS)
-        for name, taken in times.items():
-            median = statistics.median(taken)
-            share = moved / rate / median
-            print(
-                f"{threads} threads: {name} {median * 1e3:.2f} ms, least {min(taken) * 1e3:.2f}; read "
-                f"{moved / rate * 1e3:.2f} ms at {rate / 1e9:.1f} GB/s, {share:.0%}"
-            )
-        print_kernels(before, after, {"attention": caches.nbytes, "gemm": moved - caches.nbytes})
+        print(f"{threads} threads, weights in huge pages: {huge:.0%}")
+        print_times(times, moved)
+        print_kernels(before, after, size, BYTES[args.bits])
 
 
-def print_kernels(before: Stats, after: Stats, read: dict[str, float]) -> None:
-    """A line for each kind of kernel that the library timed; `read`: bytes of a step by how templates' names begin."""
-    seconds: dict[str, float] = defaultdict(float)
+def take_turns(calls: dict[str, Callable[[], object]], seconds: float) -> dict[str, list[float]]:
+    """Seconds of each call, in rounds, for so long."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for name, call in calls.items():
+            began = time.perf_counter()
+            call()
+            times[name].append(time.perf_counter() - began)
+    return times
+
+
+def print_times(times: dict[str, list[float]], moved: float) -> None:
+    """A line for each call, and how much of the rate of reading it has."""
+    read = min((taken for name, taken in times.items() if name.startswith("read")), key=statistics.median)
+    for name, taken in times.items():
+        shares = sorted(r / t for r, t in zip(read, taken, strict=True))
+        print(
+            f"    {name}: median {statistics.median(taken) * 1e3:.2f} ms, {min(taken) * 1e3:.2f} to "
+            f"{max(taken) * 1e3:.2f}, {moved / statistics.median(taken) / 1e9:.1f} GB/s; share "
+            f"{statistics.median(read) / statistics.median(taken):.0%} (of rounds {shares[0]:.0%} to {shares[-1]:.0%}, "
+            f"median {statistics.median(shares):.0%} of {len(shares)})"
+        )
+
+
+def print_kernels(before: Stats, after: Stats, size: Decoder, weight: float) -> None:
+    """A line for each kind of kernel that the library timed: what it reads in a step, of `weight` bytes a weight."""
+    kinds: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
     for old, new in zip(before.steps, after.steps, strict=True):
-        seconds[new.template] += (new.seconds - old.seconds) / (after.runs - before.runs)
-    for template, spent in sorted(seconds.items(), key=lambda pair: -pair[1]):
-        moved = next((n for kind, n in read.items() if template.startswith(kind)), 0)
-        rate = f", {moved / spent / 1e9:.1f} GB/s" if moved and spent > LONG else ""
-        print(f"    {template} {spent * 1e3:.3f} ms{rate}")
+        kind = kinds[new.template, re.sub(r"\d", "", "+".join(new.nodes))]
+        moved = 0.0
+        if new.template.startswith("gemm"):
+            names = ["words" if n == "logits" else n for n in new.nodes]
+            moved = weight * sum(math.prod(size.products[n]) for n in names if n in size.products)
+        elif new.template.startswith("attention_few.c"):
+            moved = size.bytes_of_step(0) / size.layers
+        taken = (new.seconds - old.seconds) / (after.runs - before.runs)
+        kind[:] = kind[0] + 1, kind[1] + moved, kind[2] + taken
+    for (template, nodes), (launches, moved, taken) in sorted(kinds.items(), key=lambda pair: -pair[1][2]):
+        rate = f", {moved / 1e6:.1f} MB at {moved / taken / 1e9:.1f} GB/s" if moved else ""
+        print(f"    {template} {nodes} {taken * 1e3:.3f} ms, {launches:.0f} launches{rate}")
+
+
+def mapped(file: Path, count: int) -> tuple[Area, float]:
+    """The last `count` bytes of a file that is mapped, and how much of what is there of it lies in huge pages."""
+    maps = re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text(), flags=re.MULTILINE)
+    found = next(m for m in maps if m.splitlines()[:1] and m.splitlines()[0].endswith(f" {file.resolve()}"))
+    first, end = (int(x, 16) for x in found.split(maxsplit=1)[0].split("-"))
+    there, huge = (int(re.findall(rf"^{name}: *(\d+)", found, re.MULTILINE)[0]) for name in ("Rss", "FilePmdMapped"))
+    count = min(count, end - first)
+    return Area(end - count, count), huge / max(1, there)
 
 
 def reading(folder: Path) -> ctypes._NamedFuncPointer:
     """The function of read.c."""
     library = folder / "read.so"
     source = Path(__file__).with_name("read.c")
-    cc = needed().cc
-    subprocess.run([cc, "-O3", "-march=native", "-shared", "-fPIC", "-pthread", source, "-o", library], check=True)
+    cc = find_compiler().command
+    subprocess.run([*cc, "-O3", "-march=native", "-shared", "-fPIC", "-pthread", source, "-o", library], check=True)
     found = ctypes.CDLL(str(library)).read_seconds
-    found.restype, found.argtypes = ctypes.c_double, (ctypes.c_size_t, ctypes.c_int, ctypes.c_int)
+    found.restype, found.argtypes = ctypes.c_double, (ctypes.POINTER(Area), ctypes.c_int, ctypes.c_int, ctypes.c_int)
     return found
 
 
