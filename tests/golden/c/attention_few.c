@@ -171,6 +171,7 @@ struct call {
 };
 
 enum { WIDTH = 8, QUERIES = 3, LANES = 16, ROW = 18, LEFT = QUERIES * ROW };
+enum { WIDE = (WIDTH + LANES - 1) / LANES }; /* vectors */
 #define INF __builtin_inff()
 
 /* ---- mask and epilogue ---- */
@@ -208,18 +209,20 @@ static void join(const struct call *c, const float *left, int64_t parts, int64_t
     (void)keys;
     for (int64_t i = 0; i < parts; i++) high = left[i * LEFT] > high ? left[i * LEFT] : high;
     const float base = high == -INF ? 0.0f : high; /* where nothing is seen */
-    for (int64_t i = 0; i < parts; i++) total += weight_of(t_splat_f32(left[i * LEFT] - base))[0] * left[i * LEFT + 1];
-    const float inverse = keys ? 1.0f / total : 1.0f;
-    for (int64_t col = 0; col < WIDTH; col += LANES) {
-        f32v sum = {0};
-        for (int64_t i = 0; i < parts; i++)
-        sum += weight_of(t_splat_f32(left[i * LEFT] - base)) * t_load_f32(left + i * LEFT + 2 + col);
-        finish(c, r, col, sum * inverse, WIDTH - col);
+    f32v sums[WIDE];
+    for (int n = 0; n < WIDE; n++) sums[n] = (f32v){0};
+    for (int64_t i = 0; i < parts; i++, left += LEFT) {
+        const f32v weight = weight_of(t_splat_f32(left[0] - base));
+        total += weight[0] * left[1];
+        for (int n = 0; n < WIDE; n++) sums[n] += weight * t_load_f32(left + 2 + n * LANES);
     }
+    const float inverse = keys ? 1.0f / total : 1.0f;
+    for (int n = 0; n < WIDE; n++)
+    finish(c, r, n * LANES, sums[n] * inverse, WIDTH - n * LANES);
 }
 
 /* ---- tasks ---- */
-void k9d62f6d93442(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k65e493456cce(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t points = 2, parts = 3, keys = 600;
