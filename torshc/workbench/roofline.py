@@ -42,7 +42,7 @@ class Roof:
 
     Attributes:
         bytes: read and written in a second, by a copy.
-        flops: operations in a second, by what does them ("f32", "f16", "tf32", "3tf32").
+        flops: operations in a second, by what does them ("f32", "f16", "tf32", "3tf32"; "bf16" by tiles of AMX).
         how: where this comes from, for people.
     """
 
@@ -88,10 +88,11 @@ class Meter:
         return self._processor(threads or len(os.sched_getaffinity(0))) if self.target.device == CPU else self._card()
 
     def _processor(self, threads: int) -> Roof:
-        copy, multiply = self.library.t_copy_rate, self.library.t_flop_rate
-        copy.restype = multiply.restype = ctypes.c_double
+        copy, rates = self.library.t_copy_rate, {"f32": self.library.t_flop_rate, "bf16": self.library.t_tile_rate}
+        copy.restype = ctypes.c_double
         copy.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_double)
-        multiply.argtypes = (ctypes.c_double,)
+        for multiply in rates.values():
+            multiply.restype, multiply.argtypes = ctypes.c_double, (ctypes.c_double,)
 
         def copied(_: int) -> float:
             to, source = np.ones(COPIED, np.uint8), np.ones(COPIED, np.uint8)
@@ -99,8 +100,9 @@ class Meter:
 
         with ThreadPoolExecutor(threads) as pool:
             moved = sum(pool.map(copied, range(threads)))
-            computed = sum(pool.map(lambda _: float(multiply(SECONDS)), range(threads)))
-        return Roof(moved, {"f32": computed}, f"measured, {threads} thread{'s' if threads > 1 else ''}")
+            done = {unit: sum(pool.map(rate, [SECONDS] * threads)) for unit, rate in rates.items()}
+        computed = {unit: float(rate) for unit, rate in done.items() if rate}
+        return Roof(moved, computed, f"measured, {threads} thread{'s' if threads > 1 else ''}")
 
     def _card(self) -> Roof:
         found = (ctypes.c_int64 * 4)()
@@ -147,6 +149,8 @@ def unit_of(kernel: Kernel) -> str:
     reads = {b.dtype.name for b in kernel.buffers if not b.written}
     if kernel.kind not in ("nest", "row") and reads & {"i8", "u8"}:
         return ""
+    if "amx-bf16" in kernel.needs:
+        return "bf16"
     if not kernel.template.endswith(("_mma.j2", "_group.j2", "_tf32.j2")):
         return "f32"
     if reads & {"f16", "bf16"}:
