@@ -114,14 +114,11 @@ def _on_kept(memory: int, data: int, size: int, shape: Sequence[int], dtype: np.
     return np.ndarray(shape, dtype, block)  # type: ignore[arg-type]  # an array of ctypes is a buffer
 
 
-class _Kept:
-    """Memory of the C library, which is freed when this goes."""
-
-    def __init__(self, memory: int) -> None:
-        self._memory = memory
+class _Kept(int):
+    """An address in the C library's memory, which is freed when this goes."""
 
     def __del__(self, free: Any = _free) -> None:
-        free(self._memory)
+        free(self)
 
 
 class Given:
