@@ -35,20 +35,36 @@ def test_round_trip(tmp_path: Path) -> None:
 def test_large_entries_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "PIECE", 4)
     cache, data = Cache(tmp_path), b"0123456789"
-    cache.put_parts(KEY, (data[at : at + 3] for at in range(0, 10, 3)))
-    assert cache.get(KEY) == data
+    parts = [data[at:end] for at, end in ((0, 4), (4, 7), (7, 10))]
+    cache.put_parts(KEY, parts)
     with cache.reading(KEY) as kept:
         assert kept is not None
         assert b"".join(map(bytes, kept.parts(7))) == data[:7] and b"".join(map(bytes, kept.parts(3))) == data[7:]
         assert kept.is_intact()
-    for read in (0, 9, 11):  # what was read is less than there is, or more was wanted
-        cache.put(KEY, data)
+    for read in (0, 9, 10, 11):  # what was read is less than there is, or is there in other parts, or more was wanted
+        cache.put_parts(KEY, parts)
         with cache.reading(KEY) as kept:
             assert kept is not None and sum(map(len, kept.parts(read))) == min(read, 10)
             assert not kept.is_intact()
-        assert cache.get(KEY) is None
+        assert files(tmp_path) == []
     with cache.reading(KEY) as kept:
         assert kept is None
+
+
+@pytest.mark.parametrize("at", range(48, 48 + 40))
+def test_a_bit_of_any_part_counts(at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of more parts than wait for a thread at a time, whose memory is used again."""
+    monkeypatch.setattr(cache_module, "PIECE", 4)
+    cache, data = Cache(tmp_path), bytes(range(40))
+    cache.put_parts(KEY, [data[k : k + 4] for k in range(0, 40, 4)])
+    (path,) = files(tmp_path)
+    whole = path.read_bytes()
+    for entry in (whole, whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]):
+        path.write_bytes(entry)
+        with cache.reading(KEY) as kept:
+            assert kept is not None and sum(map(len, kept.parts(40))) == 40
+            assert kept.is_intact() == (entry == whole)
+    assert files(tmp_path) == []
 
 
 def test_a_failure_of_what_gives_the_parts_leaves_nothing(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from torshc.bundle.weights import FOOTER, read_identity, weight_offsets, write_w
 
 @pytest.mark.parametrize("chunk", [64, 1000, 1 << 20])
 def test_chunks_of_any_size_give_one_file(chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "_CHUNK", chunk)
+    monkeypatch.setattr(weights, "PIECE", chunk)
     arrays = [np.arange(n, dtype=np.uint8) for n in (3, 0, 700, 64)]
     path = tmp_path / "weights.bin"
     info = write_weights(path, ([a[:2], a[2:]] for a in arrays))
@@ -33,7 +33,7 @@ def test_chunks_of_any_size_give_one_file(chunk: int, tmp_path: Path, monkeypatc
 
 
 def test_a_failing_write_is_an_output_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "_CHUNK", 64)
+    monkeypatch.setattr(weights, "PIECE", 64)
     made = []
 
     class Full(weights._Chunks):

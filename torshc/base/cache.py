@@ -17,24 +17,22 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from io import BufferedReader
+from itertools import cycle
 from pathlib import Path
 
+from .digest import PIECE, PartsDigest
 from .folders import SharedError, private_folder, shared_with
 
-_MAGIC = b"TORSHC OBJECT 2\n"
+_MAGIC = b"TORSHC OBJECT 3\n"
 _HEAD = len(_MAGIC) + 32
 # A temporary file older than this was left by a process that was killed.
 _STALE_SECONDS = 3600.0
 MOST = 4 << 30  # bytes of all entries
 # To count them takes longer than to keep a small entry: that is done after one of this size, and after each 64th other.
 _LARGE = 16 << 20
-# Bytes that are copied at once. Linux keeps what is written at a multiple of a huge page in huge pages, which libraries
-# map.
-PIECE = 16 << 20
 
 
 def content_key(parts: Iterable[str | bytes]) -> str:
@@ -52,8 +50,8 @@ def content_key(parts: Iterable[str | bytes]) -> str:
 
 
 def _head(key: str, data: bytes) -> bytes:
-    """What an entry begins with."""
-    return _MAGIC + hashlib.sha256(key.encode() + b"\n" + data).digest()
+    """What an entry in one part begins with."""
+    return _MAGIC + hashlib.sha256(key.encode() + b"\n" + hashlib.sha256(data).digest()).digest()
 
 
 @dataclass(frozen=True)
@@ -71,21 +69,19 @@ class Kept:
     def __init__(self, key: str, file: BufferedReader) -> None:
         self._file = file
         self._head = file.read(_HEAD)
-        self._digest = hashlib.sha256(key.encode() + b"\n")
+        self._digest = PartsDigest(key)
         self.damaged = False
 
     def parts(self, size: int) -> Iterator[memoryview]:
-        """The next ``size`` bytes; a part holds until the next is asked for. A thread hashes it while the caller has
-        it."""
-        here, other = (memoryview(bytearray(min(size, PIECE))) for _ in range(2))
-        hashing: Future[None] | None = None
-        with ThreadPoolExecutor(1) as thread:
-            while size and (count := self._fill(here[:size])):
-                if hashing is not None:
-                    hashing.result()
-                hashing = thread.submit(self._digest.update, here[:count])
-                yield here[:count]
-                here, other, size = other, here, size - count
+        """The next ``size`` bytes, in parts of ``PIECE`` and a last one; a part holds until the next is asked for.
+
+        Threads hash a part while the caller has it.
+        """
+        buffers = cycle([memoryview(bytearray(min(size, PIECE))) for _ in range(PartsDigest.AHEAD + 1)])
+        while size and (count := self._fill(buffer := next(buffers)[:size])):
+            self._digest.add(buffer[:count])
+            yield buffer[:count]
+            size -= count
         self.damaged |= size > 0
 
     def _fill(self, part: memoryview) -> int:
@@ -156,7 +152,7 @@ class Cache:
 
     @contextlib.contextmanager
     def reading(self, key: str) -> Iterator[Kept | None]:
-        """As :meth:`get` of an entry that may be large."""
+        """As :meth:`get` of an entry that :meth:`put_parts` kept."""
         path = self._path(key)
         kept = None
         with contextlib.ExitStack() as stack:
@@ -185,7 +181,8 @@ class Cache:
         self.put_parts(key, [data])
 
     def put_parts(self, key: str, parts: Iterable[bytes | memoryview]) -> None:
-        """The same of data in parts, of which each is asked for when the one before is written."""
+        """The same of data that :meth:`reading` gives in the same parts; each is asked for when the one before is
+        written, and must not change later."""
         path = self._path(key)
         if path is None or not self._private:
             return
@@ -194,10 +191,10 @@ class Cache:
             private_folder(path.parent)
             with temporary.open("xb") as file:
                 os.fchmod(file.fileno(), 0o600)  # whatever the umask
-                digest = hashlib.sha256(key.encode() + b"\n")
+                digest = PartsDigest(key)
                 file.write(bytes(_HEAD))
                 for part in parts:
-                    digest.update(part)
+                    digest.add(part)
                     file.write(part)
                 size = file.tell()
                 file.seek(0)

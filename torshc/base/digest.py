@@ -5,10 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+
+# Bytes that are hashed, copied or written at once: a huge page, as Linux keeps what is written at a multiple of one in
+# such, which libraries map. Of 16 MiB little is left in the caches when the next one to read them comes: copying 895 MB
+# took .6 s of a Zen 4, and .3 in these pieces.
+PIECE = 2 << 20
 
 
 def file_sha256(path: Path) -> str:
@@ -43,6 +49,38 @@ class Digest:
     def text(self) -> str:
         """The hash, hexadecimal."""
         return self._found.result()
+
+
+class PartsDigest:
+    """SHA-256 of a text and of the hashes of parts, in their order. Two threads compute those of the parts.
+
+    Args:
+        text: comes first.
+    """
+
+    AHEAD = 3  # parts that may wait for a thread
+
+    def __init__(self, text: str) -> None:
+        self._whole = hashlib.sha256(text.encode() + b"\n")
+        self._threads = ThreadPoolExecutor(2)
+        self._waiting: deque[Future[bytes]] = deque()
+
+    def add(self, part: bytes | memoryview) -> None:
+        """Adds a part, which must not change until :attr:`AHEAD` more were added."""
+        self._waiting.append(self._threads.submit(_sha256, part))
+        if len(self._waiting) > self.AHEAD:
+            self._whole.update(self._waiting.popleft().result())
+
+    def digest(self) -> bytes:
+        """The hash of all parts, after which none is added."""
+        for hashing in self._waiting:
+            self._whole.update(hashing.result())
+        self._threads.shutdown()
+        return self._whole.digest()
+
+
+def _sha256(data: bytes | memoryview) -> bytes:
+    return hashlib.sha256(data).digest()
 
 
 class FileDigest:

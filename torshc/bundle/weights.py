@@ -24,11 +24,11 @@ import numpy.typing as npt
 
 from torshc.base.errors import BundleError, OutputError
 
+from ..base.digest import PIECE
+
 ALIGN = 256  # what devices want of addresses, WebGPU the most
 FOOTER = 64  # bytes, of which a payload is a multiple
 MAGIC = b"TORSHC WEIGHTS 1"
-# Bytes of a write. Linux keeps what is written at a multiple of a huge page in huge pages, which libraries map.
-_CHUNK = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class _Chunks:
 
     def __init__(self, file: Any, digest: Any) -> None:
         self._file, self._digest = file, digest
-        self._full, self._chunk = (np.empty(_CHUNK, np.uint8).data for _ in range(2))  # pages not reached are none
+        self._full, self._chunk = (np.empty(PIECE, np.uint8).data for _ in range(2))  # pages not reached are none
         self._used, self._hashed = 0, 0
         self._threads = ThreadPoolExecutor(2)
         self._storing: list[Future[None]] = []

@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..base.cache import MOST, PIECE, Cache, content_key
+from ..base.cache import MOST, Cache, content_key
 from ..base.clock import Clock, Observer
-from ..base.digest import FileDigest, tree_sha256
+from ..base.digest import PIECE, FileDigest, tree_sha256
 from ..base.errors import TorshcError
 from ..base.folders import sweep_scratch
 from ..base.manifest import FILE, sizes_text
