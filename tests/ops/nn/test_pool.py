@@ -20,6 +20,18 @@ def test_pools(op: str) -> None:
         check(op, x, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1)
 
 
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_a_window_larger_than_the_data(op: str) -> None:
+    """The last window may reach beyond the data by less than a step, and it may be the first; so pools EfficientNet."""
+    x = numbers(1, 3, 7, 5)
+    mean = {"count_include_pad": 1} if op == "AveragePool" else {}
+    wanted = (x.max if op == "MaxPool" else x.mean)((2, 3), keepdims=True)
+    for size in (8, 13, 5000):
+        (got,) = given(op, x, kernel_shape=[size] * 2, strides=[size] * 2, ceil_mode=1, opset=19, **mean)
+        np.testing.assert_allclose(got, wanted, rtol=1e-5)
+    refused(op, x, kernel_shape=[8, 5], strides=[1, 1], ceil_mode=1, match="a kernel of 8 does not fit into 7")
+
+
 def test_the_mean_of_a_window_in_the_margin() -> None:
     """It has no elements, so that it is NaN, also where it lies outside along both axes."""
     for more in ({}, {"dilations": [2, 3]}):

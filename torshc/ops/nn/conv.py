@@ -94,10 +94,12 @@ def slide(size: Shape, kernel: KernelShape, w: Window, ceil: bool = False) -> Sh
     for i, (d, k) in enumerate(zip(size, kernel, strict=True)):
         before, after, s, apart = w.pads[i], w.pads[rank + i], w.strides[i], w.dilations[i]
         span = d + before + after - (k - 1) * apart - 1
+        if ceil:  # the last window may reach beyond the margin, by less than a step
+            span = span + (s - 1)
         if span.op == "const" and isinstance(span.data, int) and span.data < 0:
             what = f"a kernel of {k}" if apart == 1 else f"a kernel of {k} with a dilation of {apart}"
             raise ModelError(f"{what} does not fit into {d!r} with margins {before!r} and {after!r}")
-        count = (span + (s - 1 if ceil else 0)) // s + 1
+        count = span // s + 1
         if ceil:  # a last window that starts in the margin after the data is dropped
             count = select((count - 1) * s >= d + before, count - 1, count)
         out.append(count)

@@ -78,7 +78,15 @@ class Pool(Op):
         def finish(total: Scalar, at: Index, read: Read) -> Scalar:
             return self.last(total, at, shape)
 
-        return LoopNest(body, tuple(const(k) for k in self.kernel), self.combine, finish)
+        return LoopNest(body, self.taps(shape), self.combine, finish)
+
+    def taps(self, shape: Shape) -> Shape:
+        """How many elements of a window, from its first, may lie in x of this shape; all where sizes are symbolic."""
+        known = zip(self.kernel, shape[2:], self.pads, self.dilations, strict=False)
+        return tuple(
+            const(k if (end := as_int(size + before)) is None else max(min(k, -(-end // apart)), 1))
+            for k, size, before, apart in known
+        )
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -151,7 +159,7 @@ class PoolPlace(Pool):
                 place = linear((*index[:2], *index[:1:-1]), (*shape[:2], *shape[:1:-1]))
             return where(total < element(none), element(place), 0)
 
-        return LoopNest(body, tuple(const(k) for k in self.kernel), self.combine, finish)
+        return LoopNest(body, self.taps(shape), self.combine, finish)
 
     def place(self, at: Index, inner: Index) -> Index:
         """Where an element of a window lies in the spatial dimensions of x."""
