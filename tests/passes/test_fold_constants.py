@@ -51,3 +51,19 @@ def test_trees_of_constants() -> None:
     graph = m.done(made.add(m.builder, m.const(x)))
     PASSES["fold_constants"](graph, OPTIONS)
     np.testing.assert_array_equal(graph.outputs[0].const, made.run(x))
+
+
+def test_scatters_of_constants_whose_indices_are_broadcasts_of_one_element() -> None:
+    """As a table of relative positions is written: of equal indices the last update counts."""
+    m, rng, n = Model(), np.random.default_rng(0), 200
+    data, updates = rng.standard_normal((2, n, n), np.float32), rng.standard_normal(n * n, np.float32)
+    rows, columns = rng.integers(0, n, (n * n, 1)), rng.integers(-n, n, (n * n, 1))
+    plane = m("Expand", m.const([[1]], "i64"), shape=dims(n * n, 1))
+    indices = m("Concat", plane, m.const(rows, "i64"), m.const(columns, "i64"), axis=1)
+    graph = m.done(m("ScatterND", m.const(data), indices, m.const(updates)))
+    PASSES["fold_constants"](graph, OPTIONS)
+    wanted = data.copy()
+    for row, column, update in zip(rows[:, 0], columns[:, 0], updates, strict=True):
+        wanted[1, row, column] = update
+    assert names(graph) == []
+    np.testing.assert_array_equal(graph.outputs[0].const, wanted)

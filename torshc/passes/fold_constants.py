@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from ..base.budget import budget
 from ..base.options import CompileOptions
 from ..expr import as_int
-from ..graph import Graph, Node, Patch
+from ..graph import Graph, Node, Patch, Value
 from ..ops.tensor.random import Draw
-from ..ops.tensor.view import Expand
-from .interpret import CannotEvaluate, run_node
+from ..ops.tensor.view import Expand, Reshape, Transpose
+from .interpret import CannotEvaluate, overwrites, run_node
 from .manager import graph_pass
 from .walk import Site, walk
 
@@ -16,6 +20,7 @@ _MIB = 1 << 20
 _COPIED = 64 << 10  # bytes of a result of the model from which on computing it takes less time than copying a constant
 _TERMS = 1 << 26  # elements that a reduction may visit; the interpreter holds them all at once
 _PRODUCTS = 1 << 34  # multiplications of a matrix product
+_SPREADS = (Expand, Reshape, Transpose)  # of one element: all elements are still that one
 
 
 @graph_pass("fold_constants")
@@ -45,10 +50,12 @@ def fold_constants(graph: Graph, options: CompileOptions, *, budget_mib: int = 0
         spread = isinstance(node.op, Expand) and as_int(node.operands[0].type.size) == 1
         copied = any(v in graph.outputs for v in node.outputs)
         growth = _COPIED if spread or copied else growth_mib * _MIB
-        if any(v.const is None for v in node.operands) or not _affordable(node, most, growth):
+        beside = any(v.const is not None and v.const.size > 1 for v in node.operands)
+        contents = {v: _contents(v) if beside else v.const for v in node.operands}
+        if any(x is None for x in contents.values()) or not _affordable(node, most, growth):
             return None
         try:
-            arrays = run_node(node, [None if v is None else v.const for v in node.inputs])
+            arrays = run_node(node, [None if v is None else contents[v] for v in node.inputs])
         except CannotEvaluate:
             return None
         for array in arrays:
@@ -61,6 +68,17 @@ def fold_constants(graph: Graph, options: CompileOptions, *, budget_mib: int = 0
     return walk(graph, rule, "fold_constants")
 
 
+def _contents(v: Value) -> np.ndarray[Any, Any] | None:
+    """The elements of a constant, or of one element that is spread, which constants beside it make worth having."""
+    source = v
+    while source.producer is not None and isinstance(source.producer.op, _SPREADS):
+        source = source.producer.operands[0]
+    if source is v or source.const is None:
+        return v.const
+    shape = v.type.static_shape
+    return np.broadcast_to(source.const.reshape(()), shape) if source.const.size == 1 and shape is not None else None
+
+
 def _affordable(node: Node, most: int, growth: int) -> bool:
     made = [as_int(v.type.nbytes) for v in node.outputs]
     if any(n is None for n in made):
@@ -71,6 +89,8 @@ def _affordable(node: Node, most: int, growth: int) -> bool:
         return True  # a view of what is there already
     if total > most or (total > growth and total > 2 * read):
         return False
+    if overwrites(node):
+        return True
     nests = [node.op.nest(node, k) for k in range(len(node.outputs))]
     for v, nest in zip(node.outputs, nests, strict=True):
         steps = as_int(v.type.size) or 0

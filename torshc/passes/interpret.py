@@ -22,6 +22,7 @@ from ..graph import Builder, Graph, Node, Value
 from ..ops import LoopNest
 from ..ops.core.gradient import stated_parts
 from ..ops.core.tensor import Tensor
+from ..ops.tensor.scatter import ScatterND
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[Node, Sequence[Array | None]], list[Array]]
@@ -51,8 +52,25 @@ def run_node(node: Node, arrays: Sequence[Array | None]) -> list[Array]:
             wide = _compute(node.output.dtype).numpy
             a, b = (x.astype(wide, copy=False) for x in arrays[:2] if x is not None)
             return [np.asarray(np.matmul(a, b), dtype=node.output.dtype.numpy)]
+        if overwrites(node):
+            return [_overwrite(*(x for x in arrays[:3] if x is not None))]
         nests = _nests_of(node)
         return _run_parts(node, arrays) if nests is None else [_run_nest(node, n, arrays) for n in nests]
+
+
+def overwrites(node: Node) -> bool:
+    """Whether a node stores updates over elements, which takes a step for each, though its nest visits all of them."""
+    return isinstance(node.op, ScatterND) and node.op.reduction == "none" and bool(node.op.indexed_axes(node))
+
+
+def _overwrite(data: Array, indices: Array, updates: Array) -> Array:
+    """What ScatterND computes: of updates of one element the last counts, and none outside of the data."""
+    sizes = np.array(data.shape[: indices.shape[1]])
+    places = np.where(indices < 0, indices + sizes, indices)
+    lies_inside = np.all((places >= 0) & (places < sizes), axis=1)
+    made = data.copy()
+    made[tuple(places[lies_inside].T)] = updates[lies_inside]
+    return made
 
 
 def run_graph(graph: Graph, inputs: Mapping[Value, Array], run: Run = run_node) -> list[Array]:
