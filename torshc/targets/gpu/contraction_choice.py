@@ -58,7 +58,7 @@ LINE_SUM_BYTES = 750.0  # as GROUP_SUM_BYTES where there is one line of tiles, w
 # What a choice more for ranges of sizes is to gain by the estimate, as each is a kernel to compile: a part of the time,
 # on average over sizes by how much they count. Convolutions of a model are many, each of a few nodes; products of rows
 # are few. A kernel more that joins pieces of sums is small.
-GAIN_IMAGES, GAIN_ROWS, GAIN_JOINED = 0.0095, 0.0035, 0.4  # the last: as much as so much of a choice
+GAIN_IMAGES, GAIN_ROWS, GAIN_JOINED = 0.0095, 0.003, 0.4  # the last: as much as so much of a choice
 USUAL, OTHER = 8.0, 0.5  # how much powers of two count of these numbers of images and of rows, and others
 USUAL_IMAGES, USUAL_ROWS = range(1, 65), range(16, 8193)
 SAME = 1.01  # times the best of these choices that one takes which goes on for a range
