@@ -105,13 +105,16 @@ T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16
     if (down > 1) T_AMX_STORE(2, sums + T_BELOW, row);
     if (down > 1 && across > 1) T_AMX_STORE(3, sums + T_BELOW + 16, row);
 }
-/* One factor is to stay in the first cache, so the other one passes it by: rows, which taps or columns read again, or in blocks
- * of steps weights. */
-#ifdef T_BLOCKS
+/* A factor that is read again for the next tile is to stay in the first cache, where it has room; what passes that cache by
+ * comes from the second one at a higher rate. */
+#ifdef T_KEEP_ROWS
+#define T_LOAD_ROWS T_AMX_LOAD
+#else
 #define T_LOAD_ROWS T_AMX_STREAM
+#endif
+#ifdef T_KEEP_WEIGHTS
 #define T_LOAD_WEIGHTS T_AMX_LOAD
 #else
-#define T_LOAD_ROWS T_AMX_LOAD
 #define T_LOAD_WEIGHTS T_AMX_STREAM
 #endif
 

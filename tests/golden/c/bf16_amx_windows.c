@@ -4,6 +4,7 @@
  * Task: a block of rows by a block of columns. */
 #define T_MR 32
 #define T_NV 2
+#define T_KEEP_ROWS 1
 #include "t_kernel.h"
 
 T_FN f32v t_decode_bf16(u16v x) {
@@ -129,7 +130,7 @@ static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
 }
 
 /* ---- tasks ---- */
-void k10d315f5c76d(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k6e0028e92608(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 1, n_blocks = 1;

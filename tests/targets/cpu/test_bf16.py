@@ -435,6 +435,17 @@ def test_rows_that_share_sets_of_a_cache_are_packed(rows: int | str, monkeypatch
     np.testing.assert_array_equal(*found)
 
 
+@pytest.mark.parametrize(
+    ("depth", "columns", "keeps"), [(256, 64, "rows"), (512, 192, "weights"), (1536, 64, "")], ids=str
+)
+def test_a_factor_that_is_read_again_stays_in_the_first_cache(depth: int, columns: int, keeps: str) -> None:
+    """Where it has room: 32 rows or columns of up to 512 terms."""
+    m = Maker()
+    made = program(m.output(product(m, m.input(70, depth, dtype=BF16), halves(4, depth, columns))), AmxKernel)
+    kernel = made.kernels[-1]
+    assert isinstance(kernel, AmxKernel) and kernel.keeps == keeps
+
+
 def test_many_results_are_written_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """More columns than terms: the first rows wait for all weights, as far as these stay in L2."""
     monkeypatch.setattr("torshc.targets.cpu.bf16.FEW_BYTES", 0)

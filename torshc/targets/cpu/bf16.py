@@ -185,6 +185,14 @@ class AmxKernel(Bf16GemmKernel):
         return depth * columns * self.packed <= (STAY_BYTES if columns >= depth else FEW_BYTES)
 
     @property
+    def keeps(self) -> str:
+        """What the first cache is to hold for the next tile, "rows" or "weights"; nothing where neither has room."""
+        depth = as_int(self.k) or 0
+        if self.rows_first:
+            return "rows" if depth <= BLOCK_STEPS * STEP else ""
+        return "weights" if self.blocked or depth <= BLOCK_STEPS * STEP else ""
+
+    @property
     def k_blocks(self) -> int:
         """Blocks of steps that sums are made in, all tiles of rows one after the other; the sums are the same."""
         return -(-(as_int(self.k) or 0) // (BLOCK_STEPS * STEP)) if self.blocked else 1
