@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 import torshc
-from tests.support.compilers import needed
+from tests.support.compilers import Host, hosts
 from tests.training.networks import Array, Steps, model, write_step
 from torshc.base.options import CompileOptions
 from torshc.kernels.base import buffers_read
@@ -61,15 +61,14 @@ def _all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(where, name, 1)
 
 
-@pytest.mark.parametrize("cc", ["clang", "gcc"])
+@pytest.mark.parametrize("cc", hosts(), ids=lambda cc: cc.kind)
 @pytest.mark.parametrize("images", [1, 3])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_steps_are_those_of_the_definition(name: str, images: int, cc: str, tmp_path: Path) -> None:
+def test_steps_are_those_of_the_definition(name: str, images: int, cc: Host, tmp_path: Path) -> None:
     """Whatever the number of threads: states have the same bits."""
-    needed(cc)
     shape = (images, 6, *((8, 12) if name == "whole vectors" else (9, 7)))
     step = write_step(tmp_path, STEP)
-    torshc.compile(network(NETWORKS[name], shape, np.float32), tmp_path / "m.tsc", train=step, cc=cc)
+    torshc.compile(network(NETWORKS[name], shape, np.float32), tmp_path / "m.tsc", train=step, cc=cc.name)
     x = np.random.default_rng(2).standard_normal(shape) + 3
     found = []
     for threads in (1, 2):
