@@ -15,6 +15,13 @@ struct call {
 enum { DEPTH = 16, WIDTH = 8, QUERIES = 3, KEYS = 32, LANES = 16 };
 enum { DEEP = (DEPTH + LANES - 1) / LANES, WIDE = (WIDTH + LANES - 1) / LANES }; /* vectors */
 enum { ROWS = QUERIES < 4 ? QUERIES : 4, VECTORS = WIDE < 4 ? WIDE : 4 };         /* of a tile of sums */
+/* Asks L2 for what lies some keys ahead, as a Xeon with products of f16 reads 1.25 to 1.5 times as fast then; a Zen 4, whose own
+ * requests suffice, takes an eighth longer. */
+#ifdef __AVX512FP16__
+#define ASK_AHEAD(p, row) T_FETCH_FAR(p, 32 * (row))
+#else
+#define ASK_AHEAD(p, row) (void)0
+#endif
 #define Q_ROW 16
 #define Q_STEP 1
 #define K_ROW 16
@@ -50,6 +57,7 @@ T_FN void multiply_key(const struct workspace *w, const float *key, f32v sums[QU
     T_UNROLL for (int r = 0; r < QUERIES; r++) sums[r] = (f32v){0};
     for (int d = 0; d < DEPTH / LANES; d++) {
         const f32v x = t_load_f32(key + d * LANES);
+        ASK_AHEAD(key + d * LANES, K_ROW);
         T_UNROLL for (int r = 0; r < QUERIES; r++) sums[r] += x * t_load_f32(w->queries + (r * DEEP + d) * LANES);
     }
 }
@@ -109,6 +117,7 @@ T_FN void weigh_tile(struct workspace *w, const int rows, const int vecs, const 
     for (int i = 0; i < count; i++, v += V_ROW) {
         f32v x[VECTORS];
         T_UNROLL for (int n = 0; n < vecs; n++) x[n] = v0 + n < WIDTH / LANES ? t_load_f32(v + n * LANES) : t_loadn_f32(v + n * LANES, WIDTH % LANES);
+        T_UNROLL for (int n = 0; n < vecs; n++) ASK_AHEAD(v + n * LANES, V_ROW);
         T_UNROLL for (int r = 0; r < rows; r++) {
             const f32v weight = t_splat_f32(weights[r * KEYS + i]);
             T_UNROLL for (int n = 0; n < vecs; n++) acc[r][n] += weight * x[n];
@@ -138,7 +147,7 @@ static void run(const struct call *c, struct workspace *w, const float *q, const
 }
 
 /* ---- tasks ---- */
-void k5792213c0436(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k0763250bb2c3(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t keys = 600;
