@@ -42,7 +42,7 @@ def test_a_first_pixel_is_a_sum_over_its_window(case: Case, monkeypatch: pytest.
     verify(graph, "slice_convolutions")
     assert names(graph).count("ReduceSum") == 2
     for found, wanted in zip(run_graph(graph, fed), before, strict=True):
-        # A first pixel, a sum of at most 75 terms of about 1, rounds by some 1e-6, and is taken from at most 156 pixels.
+        # A first pixel, a sum of at most 75 terms of about 1, rounds by some 1e-6; it is taken from at most 156 pixels.
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
