@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import torshc
-from torshc.base.errors import ConfigError, ToolchainError
+from torshc.base.errors import ConfigError, RunError, ToolchainError
 from torshc.base.options import CompileOptions
 from torshc.explain import explain, group_text, to_text
 from torshc.pipeline.compiler import prepare
+from torshc.workbench.bisect import bisect_model
 from torshc.workbench.eject import eject
+from torshc.workbench.verify import verify_model
 
 from ..emulation.emulated import emulated_tools, missing
 from ..support.cli_models import CHAIN, STATIC
@@ -55,6 +59,17 @@ def test_an_edited_kernel_is_compiled_in_and_named(ejected: Path, tmp_path: Path
     found = explain(prepare(parsed(STATIC).SerializeToString(), CompileOptions(kernels=kernels)))
     assert f"{ejected.name}/kernel.c" in to_text(found).partition("pinned")[2]
     assert "kernel.c" in group_text(found, 0)
+
+
+def test_a_kernel_that_ends_the_process_is_named(ejected: Path, tmp_path: Path) -> None:
+    text = (ejected / "kernel.c").read_text()
+    end = text.rindex("}")
+    (ejected / "kernel.c").write_text(f"{text[:end]}    *(volatile float *)0 = 7;\n{text[end:]}")
+    onnx.save(parsed(STATIC), tmp_path / "m.onnx")
+    how = CompileOptions(kernels=ejected.parent)
+    for command in (verify_model, partial(bisect_model, out=tmp_path / "part.onnx")):
+        with pytest.raises(RunError, match=rf"the edited kernel {ejected.name} of 'y' ended the process: Segm"):
+            command(tmp_path / "m.onnx", how)
 
 
 def test_the_program_checks_and_times(ejected: Path) -> None:

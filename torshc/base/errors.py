@@ -71,7 +71,7 @@ class ToolchainError(TorshcError):
 
 
 class RunError(TorshcError):
-    """A run was asked with inputs that do not fit the model."""
+    """A run was asked with inputs that do not fit the model, or a kernel that a person edited ended it."""
 
     exit_code = 6
 

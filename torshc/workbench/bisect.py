@@ -28,6 +28,7 @@ from ..pipeline.compiler import compile_model, prepare
 from ..pipeline.pinned import fitting_places, places_of
 from ..pipeline.tolerance import Tolerance
 from ..runtime import load
+from .edited import require_survival
 from .feeds import Arrays, checked_dims, make_inputs, write_outputs
 from .verify import SIZES, OutputCheck, compare, note_contents, reference_outputs, tolerances_by_name
 
@@ -122,6 +123,7 @@ def bisect_model(
         compile_model(path, folder / "model.tsc", options, observer, check=checked_dims(dims))
         with load(folder / "model.tsc", threads=search.threads) as model:
             made = make_inputs(model.inputs, inputs, dims, seed, SIZES, model.needs)
+            require_survival(folder / "model.tsc", made.arrays, search.threads)
             got, allowed = model.run(made.arrays), tolerances_by_name(model, rtol)
         search.learn(made.arrays, against, list(got))
         outputs = note_contents(list(search.checks(got, allowed)), got, model.outputs, made)

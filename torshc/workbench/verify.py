@@ -22,6 +22,7 @@ from ..base.options import CompileOptions
 from ..pipeline.tolerance import LEAST, UNIT, Tolerance
 from ..runtime import Model, TensorSpec, load
 from .content import content_of
+from .edited import require_survival
 from .feeds import Array, Arrays, Feeds, checked_dims, make_inputs, read_inputs, shape_at
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ def verify_bundle(
             made = make_inputs(model.inputs, inputs, at, seed, defaults, model.needs)
             same = {v.name: _as_asked(made.arrays[v.name], v) for v in values}
             made = replace(made, arrays={**made.arrays, **same})
+            require_survival(Path(bundle), made.arrays, threads)
             before = model.stats().forms
             got = model.run(made.arrays)
             ran = [new.sizes for old, new in zip(before, model.stats().forms, strict=True) if new.runs > old.runs]
