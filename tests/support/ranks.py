@@ -58,14 +58,17 @@ class World:
 
     Attributes:
         count: how many.
-        seconds: how long an exchange may take.
+        seconds: how long an exchange may take, which by default is long enough for any machine with other work.
+        of_runs: the same once :meth:`run` has opened the model, which takes long on a machine with other work; 0: as
+            before.
         refuses: whether all exchanges fail.
         stops: seconds for which a rank is stopped when it first looks at an exchange.
         log: what was exchanged, by rank: the function and its bytes or elements.
     """
 
     count: int
-    seconds: float = 20.0
+    seconds: float = 200.0
+    of_runs: float = 0.0
     refuses: bool = False
     stops: float = 0.0
     log: dict[int, list[tuple[str, int]]] = field(default_factory=dict)
@@ -218,8 +221,10 @@ class World:
 
         def one(rank: int) -> None:
             try:
-                model = torshc.load(bundle, ranks=ctypes.addressof(self.table(rank)))
+                table = self.table(rank)
+                model = torshc.load(bundle, ranks=ctypes.addressof(table))
                 assert (model.rank, model.ranks) == (rank, self.count)
+                table.seconds = self.of_runs or self.seconds
                 for given in each:
                     found[rank] = model.run(given)
             except torshc.TorshcError as error:

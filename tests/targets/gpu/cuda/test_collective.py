@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -186,7 +185,7 @@ def test_another_library_is_refused_by_name(tensors: Path) -> None:
 def test_an_error_of_nccl_ends_the_wait(tensors: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where a cable was pulled: NCCL tells of it when it is asked."""
     monkeypatch.setenv("T_EMULATE_NCCL_ERROR", "6")
-    world = World(2, seconds=30)
+    world = World(2)
     held: dict[int, str] = {}
 
     def run(rank: int, table: Any) -> None:
@@ -196,17 +195,17 @@ def test_an_error_of_nccl_ends_the_wait(tensors: Path, monkeypatch: pytest.Monke
                 model.run({"x": X})
             held[rank] = caught.value.message
 
-    began = time.monotonic()
     world.each(run)
-    assert "remote process exited" in held[0] and time.monotonic() - began < 20
+    assert "remote process exited" in held[0]
 
 
 def test_a_run_that_others_do_not_make_is_given_up(tensors: Path) -> None:
-    world = World(2, seconds=0.5)
+    world = World(2)
     held: dict[int, Any] = {}
 
     def run(rank: int, table: Any) -> None:
         held[rank] = model = torshc.load(tensors, ranks=ctypes.addressof(table))
+        table.seconds = 0.5
         if rank == 0:
             for message in (
                 "waiting for a run: rank 1 of 2 did not answer within 0.5 s",
@@ -220,7 +219,7 @@ def test_a_run_that_others_do_not_make_is_given_up(tensors: Path) -> None:
 
 def test_a_call_of_nccl_that_hangs_is_given_up(tensors: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("T_EMULATE_NCCL_HANG", "1")
-    assert all("AllReduce" in text for text in fails(tensors, World(2, seconds=0.5)))
+    assert all("AllReduce" in text for text in fails(tensors, World(2, of_runs=0.5)))
 
 
 def test_the_callers_communicator_is_taken(tensors: Path, nccl: Path) -> None:
@@ -263,7 +262,7 @@ def test_options_of_before_have_no_nccl(tensors: Path) -> None:
 # ---- processes ----
 
 PROGRAM = """
-import os, signal, sys, time
+import os, signal, sys
 import numpy as np, torshc
 bundle, feed, how = sys.argv[1:]
 model = torshc.load(bundle)
@@ -274,11 +273,10 @@ np.save(f"{feed}.{model.rank}.npy", y)
 if how == "kill":
     if model.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    began = time.monotonic()
     try:
         model.run({"x": x})
     except torshc.TorshcError as failed:
-        sys.exit(f"{failed}; after {time.monotonic() - began} s")
+        sys.exit(str(failed))
 """
 
 
@@ -307,13 +305,13 @@ def test_processes_meet_in_a_folder(tensors: Path, tmp_path: Path) -> None:
 def test_a_killed_rank_ends_the_others_by_name(
     stuck: str, tensors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second for a rank that may be done, and one for the work that is given up, in place of 30 for an exchange."""
+    """A second for a rank that may be done, and one for the work that is given up; not the 1,000 of an exchange."""
     monkeypatch.setenv("T_EMULATE_NCCL_STUCK", stuck)
+    monkeypatch.setenv("TORSHC_RANKS_SECONDS", "1000")
     jobs = start(tensors, tmp_path, "kill")
     said = [job.communicate(timeout=100)[1] for job in jobs]
     assert jobs[0].returncode == 1 and jobs[1].returncode == -signal.SIGKILL
     assert "waiting for a run: rank 1 of 2 has ended" in said[0]
-    assert float(said[0].rsplit("after ", 1)[1].split()[0]) < 10  # on a machine with other work; on an idle one 2
 
 
 def test_the_c_of_ranks_is_free_of_warnings(tensors: Path, tmp_path: Path) -> None:
