@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from torshc.expr import DTYPES
 from torshc.passes import PASSES
 
 from ..support.ensembles import grown, rows
@@ -67,3 +69,26 @@ def test_scatters_of_constants_whose_indices_are_broadcasts_of_one_element() -> 
         wanted[1, row, column] = update
     assert names(graph) == []
     np.testing.assert_array_equal(graph.outputs[0].const, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "i8"])
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
+def test_scatters_of_constants_take_a_step_for_each_update(reduction: str, dtype: str) -> None:
+    """In their order, at rows that are also counted from the end; a nest of 1e8 steps is left to runs."""
+    m, rng, kind, n = Model(), np.random.default_rng(1), DTYPES[dtype].numpy, 9000
+    data, updates = rng.uniform(-3, 3, (2, n, 2)).astype(kind)
+    rows = rng.integers(-n, n, (n, 2))
+    operands = m.const(data, dtype), m.const(rows, "i64"), m.const(updates, dtype)
+    elements = m("ScatterElements", *operands, axis=0, reduction=reduction)
+    slices = m("ScatterND", operands[0], m.const(rows[:, :1], "i64"), operands[2], reduction=reduction)
+    graph = m.done(elements, slices)
+    PASSES["fold_constants"](graph, OPTIONS)
+    assert names(graph) == []
+    one = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}.get(reduction, lambda a, b: b)
+    wide = DTYPES[DTYPES[dtype].compute].numpy
+    wanted = np.stack([data, data]).astype(wide)
+    for row, update in zip(rows, updates.astype(wide), strict=True):
+        wanted[0, row, [0, 1]] = one(wanted[0, row, [0, 1]], update)
+        wanted[1, row[0]] = one(wanted[1, row[0]], update)
+    for output, array in zip(graph.outputs, wanted, strict=True):
+        np.testing.assert_array_equal(output.const, array.astype(kind))

@@ -12,7 +12,7 @@ from ..expr import as_int
 from ..graph import Graph, Node, Patch, Value
 from ..ops.tensor.random import Draw
 from ..ops.tensor.view import Expand, Reshape, Transpose
-from .interpret import CannotEvaluate, overwrites, run_node
+from .interpret import CannotEvaluate, run_node, scatters
 from .manager import graph_pass
 from .walk import Site, walk
 
@@ -89,7 +89,7 @@ def _affordable(node: Node, most: int, growth: int) -> bool:
         return True  # a view of what is there already
     if total > most or (total > growth and total > 2 * read):
         return False
-    if overwrites(node):
+    if scatters(node):
         return True
     nests = [node.op.nest(node, k) for k in range(len(node.outputs))]
     for v, nest in zip(node.outputs, nests, strict=True):

@@ -22,10 +22,11 @@ from ..graph import Builder, Graph, Node, Value
 from ..ops import LoopNest
 from ..ops.core.gradient import stated_parts
 from ..ops.core.tensor import Tensor
-from ..ops.tensor.scatter import ScatterND
+from ..ops.tensor.scatter import Scattering, ScatterND
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[Node, Sequence[Array | None]], list[Array]]
+_UPDATE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
 class CannotEvaluate(Exception):
@@ -52,25 +53,37 @@ def run_node(node: Node, arrays: Sequence[Array | None]) -> list[Array]:
             wide = _compute(node.output.dtype).numpy
             a, b = (x.astype(wide, copy=False) for x in arrays[:2] if x is not None)
             return [np.asarray(np.matmul(a, b), dtype=node.output.dtype.numpy)]
-        if overwrites(node):
-            return [_overwrite(*(x for x in arrays[:3] if x is not None))]
+        if scatters(node):
+            return [_scatter(node, *(x for x in arrays[:3] if x is not None))]
         nests = _nests_of(node)
         return _run_parts(node, arrays) if nests is None else [_run_nest(node, n, arrays) for n in nests]
 
 
-def overwrites(node: Node) -> bool:
-    """Whether a node stores updates over elements, which takes a step for each, though its nest visits all of them."""
-    return isinstance(node.op, ScatterND) and node.op.reduction == "none" and bool(node.op.indexed_axes(node))
+def scatters(node: Node) -> bool:
+    """Whether a node is a scatter, which takes a step for each update, though its nest visits all for each element."""
+    return isinstance(node.op, Scattering) and bool(node.op.indexed_axes(node))
 
 
-def _overwrite(data: Array, indices: Array, updates: Array) -> Array:
-    """What ScatterND computes: of updates of one element the last counts, and none outside of the data."""
-    sizes = np.array(data.shape[: indices.shape[1]])
-    places = np.where(indices < 0, indices + sizes, indices)
-    lies_inside = np.all((places >= 0) & (places < sizes), axis=1)
-    made = data.copy()
-    made[tuple(places[lies_inside].T)] = updates[lies_inside]
-    return made
+def _scatter(node: Node, data: Array, indices: Array, updates: Array) -> Array:
+    """What a scatter computes: updates come one after the other, and those outside of the data not at all."""
+    assert isinstance(node.op, Scattering)
+    axes = node.op.indexed_axes(node)
+    sizes = np.array([data.shape[axis] for axis in axes])
+    if isinstance(node.op, ScatterND):
+        at = np.where(indices < 0, indices + sizes, indices).T
+    else:
+        at = np.indices(indices.shape)
+        at[axes[0]] = np.where(indices < 0, indices + sizes, indices)
+    lies_inside = np.all([(at[axis] >= 0) & (at[axis] < size) for axis, size in zip(axes, sizes, strict=True)], axis=0)
+    places = tuple(along[lies_inside] for along in at)
+    if node.op.reduction == "none":
+        made = data.copy()
+        made[places] = updates[lies_inside]
+        return made
+    wide = _compute(node.output.dtype).numpy
+    made = data.astype(wide)
+    _UPDATE[node.op.reduction].at(made, places, updates[lies_inside].astype(wide, copy=False))
+    return made.astype(data.dtype, copy=False)
 
 
 def run_graph(graph: Graph, inputs: Mapping[Value, Array], run: Run = run_node) -> list[Array]:
