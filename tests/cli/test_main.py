@@ -63,6 +63,7 @@ def test_the_summaries_of_verbs_are_whole(torshc: Torshc) -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_help_in_80_columns(torshc: Torshc, verb: str) -> None:
     text = torshc(verb, "--help").output
+    assert "None" not in text
     assert len(text.splitlines()) > 5 and max(map(len, text.splitlines())) <= 80
 
 

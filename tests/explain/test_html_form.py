@@ -80,6 +80,8 @@ def test_measured_times(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(ConfigError, match=message):
             read_measured(file, explanation)
+    with pytest.raises(ConfigError, match=r"m\.json/none cannot be read: Not a directory"):
+        read_measured(file / "none", explanation)
 
 
 def test_the_command_writes_pages(tmp_path: Path) -> None:

@@ -92,6 +92,11 @@ def test_a_stale_kernel_is_refused_by_name(ejected: Path, tmp_path: Path) -> Non
         torshc.compile(parsed(STATIC), tmp_path / "m.tsc", target="cuda", **options)
 
 
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="none: there is no such folder"):
+        prepare(parsed(STATIC).SerializeToString(), CompileOptions(kernels=tmp_path / "none"))
+
+
 def test_a_kernel_of_another_type_is_refused_by_the_compiler(ejected: Path, tmp_path: Path) -> None:
     edit(ejected, "void *const *buf", "float **buf")
     with pytest.raises(ToolchainError, match=f"{ejected.name}/kernel.c:\\d+"):

@@ -20,7 +20,7 @@ from .models import decoder, mlp
 from .test_tensors import close
 
 
-def chosen(made: onnx.ModelProto, ranks: int, folder: Path) -> Cut:
+def chosen(made: onnx.ModelProto, ranks: int | str, folder: Path) -> Cut:
     return cut_model(save(made, folder / "m.onnx"), CompileOptions(shard=Path(f"auto:{ranks}")))
 
 
@@ -63,5 +63,9 @@ def test_answers_are_those_of_the_whole_model(tmp_path: Path) -> None:
 
 
 def test_one_rank_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--shard auto:1"):
-        chosen(mlp(), 1, tmp_path)
+    for ranks, message in (
+        (1, "--shard auto:1: torshc cuts a model for 2 to"),
+        ("two", "--shard auto:two names no number of ranks"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            chosen(mlp(), ranks, tmp_path)

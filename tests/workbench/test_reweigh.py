@@ -99,8 +99,12 @@ def test_weights_that_unpack_to_much(files: Path, monkeypatch: pytest.MonkeyPatc
     ):
         set_weights(files / "m.tsc", files / "m.onnx", CompileOptions(), files / "bad.npz")
     (files / "bad.npz").write_bytes(b"PK")
-    with pytest.raises(RunError, match=r"bad\.npz cannot be read as \.npz"):
-        set_weights(files / "m.tsc", files / "m.onnx", CompileOptions(), files / "bad.npz")
+    for name, message in (
+        ("bad.npz", r"bad\.npz cannot be read as \.npz"),
+        ("none.npz", "cannot be read: No such file"),
+    ):
+        with pytest.raises(RunError, match=message):
+            set_weights(files / "m.tsc", files / "m.onnx", CompileOptions(), files / name)
 
 
 def test_another_model_or_plan_is_refused(files: Path) -> None:

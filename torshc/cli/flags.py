@@ -121,7 +121,8 @@ MACHINE: list[Option] = [
     click.option("--mcpu", default="native", show_default=True,
                  help="Processor to compile for, or of the host of a GPU, by LLVM's name."),
     click.option("--isa", default="", callback=_levels, metavar="LEVEL,...",
-                 help="Instruction sets, as x86-64-v3,x86-64-v4: the library has a version of each, runs the best."),
+                 help="Instruction sets, as x86-64-v3,x86-64-v4: the library has a version of each and runs the best "
+                      "that the processor has."),
     click.option("--triple", default="", help="Machine to compile for, as aarch64-linux-gnu; by default this one."),
 ]  # fmt: skip
 
@@ -159,8 +160,7 @@ PLAN: list[Option] = [
                  help='Compile variants of the model for these sizes, and values of inputs, in all combinations, '
                       'as "batch=1,8 seq=64..128 mask=1"; or @FILE. Repeatable.'),
     click.option("--drop-padding", default="", metavar="MASK",
-                 help="Compile a variant that leaves out rows of padding, where this input is 0. They mean nothing: "
-                      "outputs are 0 there."),
+                 help="Compile a variant that skips rows of padding, where this input is 0; outputs are 0 there."),
     click.option("--observed", type=FILE, multiple=True, metavar="FILE",
                  help="Compile variants for the sizes that took most time, and for values that inputs had, as runs "
                       "with TORSHC_PROFILE wrote them to this file. Repeatable."),

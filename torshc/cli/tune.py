@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @flags.MODEL_ARGUMENT
-@click.option("--budget", "seconds", type=flags.Number(), default=120, show_default=True, metavar="SECONDS",
-              help="How long it may measure.")  # fmt: skip
+@click.option("--budget", "seconds", type=flags.Number(min=0, min_open=True), default=120, show_default=True,
+              metavar="SECONDS", help="How long it may measure.")  # fmt: skip
 @click.option("--tuning-records", "records", type=flags.FILE, metavar="FILE",
               help="Where to write what was found; by default MODEL's name with .tuning, here.")  # fmt: skip
 @click.option(

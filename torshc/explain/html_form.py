@@ -75,15 +75,16 @@ def read_measured(path: Path, explanation: Explanation) -> list[float]:
     Raises:
         ConfigError: it cannot be read, has no profile, or is of another compilation.
     """
+    remedy = "write it with torshc bench MODEL --profile --json > FILE"
     try:
         steps: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["steps"]
         times = [(str(s["kernel"]), s["seconds"] / max(s["calls"], 1)) for s in steps]
         if not all(0 <= seconds < math.inf for _, seconds in times):
             raise ValueError("its times are no numbers")
-    except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError) as error:
-        raise ConfigError(
-            f"{path} is not what bench printed: {error}", "write it with torshc bench MODEL --profile --json > FILE"
-        ) from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}", remedy) from error
+    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError) as error:
+        raise ConfigError(f"{path} is not what bench printed: {error}", remedy) from error
     if [name for name, _ in times] != [k.symbol for g in explanation.groups for k in g.kernels]:
         what = "has no profile" if not times else "is of another compilation: its kernels are others"
         raise ConfigError(f"{path} {what}", "run bench with --profile and the options of explain")

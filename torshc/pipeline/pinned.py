@@ -20,6 +20,8 @@ def with_pinned(compilation: Compilation, folder: Path) -> Compilation:
     Raises:
         ConfigError: with all kernels that fit nowhere in this model, or cannot be read.
     """
+    if not folder.is_dir():
+        raise ConfigError(f"--kernels {folder}: there is no such folder", "name the one that `torshc eject` wrote")
     here = _contracts(compilation)
     places = places_of(folder)
     problems: list[str] = []

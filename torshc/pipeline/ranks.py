@@ -168,7 +168,10 @@ def cut_model(source: str | Path | bytes | Graph, options: CompileOptions) -> Cu
 
 
 def _shard_of(options: CompileOptions) -> Path:
+    """The file that says how a model is cut."""
     assert options.shard is not None
+    if str(options.shard).startswith("auto:"):
+        raise ConfigError(f"--shard {options.shard} names no number of ranks", "write --shard auto:2")
     return options.shard
 
 
@@ -224,7 +227,9 @@ def _on_cards(options: CompileOptions) -> bool:
 def _choose(graph: Graph, ranks: int, options: CompileOptions) -> Cut:
     """The cut that the cost model chooses: with parts of weights where that makes a run shorter, else stages."""
     if not 2 <= ranks <= RANKS_MOST:
-        raise ConfigError(f"--shard auto:{ranks}", f"ask for 2 to {RANKS_MOST} ranks")
+        raise ConfigError(
+            f"--shard auto:{ranks}: torshc cuts a model for 2 to {RANKS_MOST} ranks", "write --shard auto:2"
+        )
     found = choose_splits(graph, ranks, machine_of(_on_cards(options), options.precision))
     if found is None:
         return dataclasses.replace(cut_stages(graph, Stages(ranks, where="--shard auto")), chosen=f"stages: {ranks}\n")

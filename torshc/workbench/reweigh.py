@@ -127,7 +127,9 @@ def with_file(model: Path, new: Path) -> bytes:
     try:
         with kind(new) as archive:
             return with_weights(model, archive)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise RunError(f"{new} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
         raise RunError(f"{new} cannot be read as {new.suffix}: {error}") from error
 
 

@@ -138,7 +138,7 @@ def measured_here(options: CompileOptions) -> CompileOptions:
     if not target.tunable:
         known = ", ".join(name for name, t in sorted(TARGETS.items()) if t.tunable)
         raise ConfigError(f"the target {target.name} has nothing to tune: its templates state no parameters",
-                          f"tune --target {known}")  # fmt: skip
+                          f"targets that have: {known}")  # fmt: skip
     if len(options.isa) == 1 and options.mcpu == "native":
         options = dataclasses.replace(options, mcpu=options.isa[0])
     target.toolchain.require_here(options, resolve(options.mcpu, options.triple))
