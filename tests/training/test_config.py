@@ -64,6 +64,10 @@ WRONG = {
     "weights: [3]": (1, "expected text, found 3"),
     "loss: mse2": (2, "unknown loss 'mse2'; did you mean 'mse'?"),
     "loss: {mse: {off: y}}": (2, "unknown key 'off'; did you mean 'of'?"),
+    "loss: {mse: y}": (
+        2,
+        "expected a mapping, found the text 'y'\n  remedy: write `key: value`, with a key of: of,",
+    ),
     "loss: {mse: {}, l1: {}}": (2, "a loss is one of its names, or a mapping with one key"),
     "optimizer: adam": (3, "an optimizer is a mapping with one key, its name"),
     "optimizer: {adamm: {learning_rate: 1}}": (3, "unknown optimizer 'adamm'; did you mean 'adam'?"),

@@ -44,7 +44,8 @@ class Item:
             ConfigError: when this is not a mapping, or has a key that is not known, or lacks one.
         """
         if not isinstance(self.value, dict):
-            raise self.error(f"expected a mapping, found {self.kind()}")
+            remedy = f"write `key: value`, with a key of: {', '.join(known)}" if known else ""
+            raise self.error(f"expected a mapping, found {self.kind()}", remedy)
         for key, item in self.value.items():
             if known is not None and key not in known:
                 raise item.error(f"unknown key {key!r}{did_you_mean(key, known)}", f"known: {', '.join(known)}")
