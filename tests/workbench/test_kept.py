@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,8 +21,19 @@ from torshc.pipeline import compiler
 from torshc.workbench import kept
 
 
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with the objects that all bundles have, and no bundle."""
+    folder = tmp_path_factory.mktemp("objects")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORSHC_CACHE_DIR", str(folder / "cache"))
+        compiler.compile_model(model(folder / "m.onnx"), str(folder / "m.tsc"), options(prefix="another"))
+    return folder / "cache"
+
+
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_cache(objects: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(objects, tmp_path / "cache")
     monkeypatch.setenv("TORSHC_CACHE_DIR", str(tmp_path / "cache"))
 
 
