@@ -68,6 +68,41 @@ CANONICAL: dict[str, tuple[Callable[[Model], Graph], str]] = {
         out  %1
         """,
     ),
+    "rows that become an image, and an image that becomes rows": (
+        lambda m: m.done(
+            m(
+                "Gelu",
+                m(
+                    "Transpose",
+                    m(
+                        "Reshape",
+                        m(
+                            "Conv",
+                            m("Reshape", m("Transpose", m.input("b", 6, 4), perm=(0, 2, 1)), shape=dims("b", 4, 2, 3)),
+                            m.input(4, 1, 1, 1),
+                            strides=(1, 1),
+                            pads=dims(0, 0, 0, 0),
+                            dilations=(1, 1),
+                            group=4,
+                        ),
+                        shape=dims("b", 4, 6),
+                    ),
+                    perm=(0, 2, 1),
+                ),
+            )
+        ),
+        """
+        in   %0 f32[b, 6, 4]
+        in   %1 f32[4, 1, 1, 1]
+        %2 = Reshape[shape=(b, 2, 3, 4)](%0) : f32[b, 2, 3, 4]
+        %3 = Transpose[perm=(0, 3, 1, 2)](%2) : f32[b, 4, 2, 3]
+        %4 = Conv[strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), group=4](%3, %1) : f32[b, 4, 2, 3]
+        %5 = Gelu(%4) : f32[b, 4, 2, 3]
+        %6 = Reshape[shape=(b, 4, 6)](%5) : f32[b, 4, 6]
+        %7 = Transpose[perm=(0, 2, 1)](%6) : f32[b, 6, 4]
+        out  %7
+        """,
+    ),
     "constants to the right": (
         lambda m: m.done(m("Sub", m("Add", m.const([1.0]), m.input(2)), m.const([2.0]))),
         """

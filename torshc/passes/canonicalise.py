@@ -82,7 +82,7 @@ def _dropout(site: Site) -> Patch | None:
 
 
 def _reshape(site: Site) -> Patch | None:
-    """Reshape(Reshape(x)) is one Reshape; one that only splits or joins leading dimensions goes before a Transpose."""
+    """Reshape(Reshape(x)) is one Reshape; one that only splits a dimension goes before a Transpose."""
     node = site.node
     x = node.operands[0]
     if (inner := _maker(x, Reshape)) is not None:
@@ -95,19 +95,18 @@ def _reshape(site: Site) -> Patch | None:
 
 
 def _lift_reshape(site: Site, transpose: Node) -> Patch | None:
-    """Reshape(Transpose[(0, 2, 1)](x)) as Transpose[(..., 1, 0)](Reshape(x)), for exports of k transposed."""
+    """Reshape(Transpose(x)) that splits one dimension as Transpose(Reshape(x)): of exports of k transposed, and of an
+    image whose places were one dimension."""
     assert isinstance(transpose.op, Transpose)
-    perm, out = transpose.op.perm, site.node.output.shape
-    # Trailing dimensions that the Reshape keeps, and the leading dimension that it splits.
-    kept = len(perm) - 1
-    if perm[0] != 0 or kept < 1 or len(out) <= kept or out[-kept:] != transpose.output.shape[1:]:
+    perm, whole, out = transpose.op.perm, transpose.output.shape, site.node.output.shape
+    more, last = len(out) - len(whole), len(whole) - 1
+    split = next((k for k, (d, part) in enumerate(zip(whole, out, strict=False)) if d is not part), last)
+    if more < 1 or whole[split + 1 :] != out[split + 1 + more :]:
         return None
-    lead = len(out) - kept
-    inside = transpose.operands[0]
-    shape = (*out[:lead], *inside.shape[1:])
-    flat = site.builder.one(Reshape(shape), inside)
-    perm = (*range(lead), *(p - 1 + lead for p in perm[1:]))
-    return site.replace(site.builder.one(Transpose(perm), flat))
+    places = [range(k + more * (k > split), k + more * (k >= split) + 1) for k in range(last + 1)]
+    order = [k for d in range(len(perm)) for k in places[perm.index(d)]]
+    parts = site.builder.one(Reshape(tuple(out[k] for k in order)), transpose.operands[0])
+    return site.replace(site.builder.one(Transpose(tuple(map(order.index, range(len(out))))), parts))
 
 
 def _product(site: Site) -> Patch | None:
@@ -144,6 +143,25 @@ def _from_product(x: Value) -> bool:
     while node is not None and isinstance(node.op, Pointwise):
         node = node.operands[0].producer
     return node is not None and node.op.name == "MatMul"
+
+
+def _lower_views(site: Site) -> Patch | None:
+    """A pointwise operator of views of what a convolution makes, and of numbers, goes before them, into its kernel."""
+    x, *others = sorted(site.node.operands, key=lambda v: v.const is not None)
+    views, source = list[Node](), x
+    while (view := _maker(source, Reshape) or _maker(source, Transpose)) is not None and site.alone(source):
+        views.append(view)
+        source = view.operands[0]
+    if not views or source.producer is None or source.producer.op.family not in ("conv", "conv_transpose"):
+        return None
+    if len(site.node.outputs) > 1 or x.shape != site.node.output.shape:
+        return None
+    if any(v.const is None or v.const.size != 1 or v.type.rank > source.type.rank for v in others):
+        return None
+    moved = site.builder.add(site.node.op, [source if v is x else v for v in site.node.inputs])[0]
+    for view in reversed(views):
+        moved = site.builder.one(view.op, moved)
+    return site.replace(moved)
 
 
 def _transpose(site: Site) -> Patch | None:
@@ -379,5 +397,6 @@ _RULES: list[tuple[type | tuple[type, ...], Callable[[Site], Patch | None]]] = [
     (Pointwise, _unexpand),
     (Pointwise, _where),
     (Pointwise, _lower_reshape),
+    (Pointwise, _lower_views),
     (Pointwise, _lower_expand),
 ]
