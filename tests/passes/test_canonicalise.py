@@ -9,6 +9,7 @@ import pytest
 
 from torshc.expr import F16, F32, F64
 from torshc.graph import Graph
+from torshc.ops.image.taps import ResizeAxis
 
 from ..support.pass_graphs import Model, dims, lines, run_pass
 
@@ -26,10 +27,13 @@ CANONICAL: dict[str, tuple[Callable[[Model], Graph], str]] = {
                 ),
                 shape=dims(2, 3),
             ),
+            m("Resize", m.input(2, 3), axes=(ResizeAxis(*dims(2, 1, 1)), ResizeAxis(*dims(3, 3, 3))), mode="linear"),
         ),
         """
         in   %0 f32[2, 3]
+        in   %1 f32[2, 3]
         out  %0
+        out  %1
         """,
     ),
     "views of views": (

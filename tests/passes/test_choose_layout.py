@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from torshc.ops.image.taps import ResizeAxis
 from torshc.passes import PASSES
 from torshc.passes.policy import Policy
 from torshc.plan.finalise import finalise
@@ -59,6 +60,18 @@ def test_a_transposed_image_is_its_memory() -> None:
     plan = make_plan(finalise(graph, Policy.of()))
     assert [n.op.name for g in plan.groups for n in g.nodes] == ["Conv"]
     assert {place.root for place in plan.storage.values()} == {graph.inputs[0], graph.nodes[1].output}
+
+
+@pytest.mark.parametrize(("channels", "last", "copies"), [(16, True, 2), (16, False, 1), (8, True, 3)])
+def test_a_resize_keeps_vectors_of_channels_where_they_lie(channels: int, last: bool, copies: int) -> None:
+    """Not before the model's output, which has none, nor fewer channels than a vector has."""
+    m = Model()
+    w = m.const(np.ones((channels, channels, 1, 1)))
+    shape = {"strides": (1, 1), "pads": dims(0, 0, 0, 0), "dilations": (1, 1)}
+    axes = tuple(ResizeAxis(*dims(*sizes)) for sizes in ((2, 1, 1), (channels, 1, 1), (10, 10, 5), (12, 12, 6)))
+    y = m("Resize", m("Conv", m.input(2, channels, 5, 6), w, **shape), axes=axes, mode="linear")
+    made = run_pass("choose_layout", m.done(m("Conv", y, w, **shape) if last else m("Neg", y)))
+    assert made.count("Identity") == copies
 
 
 def test_a_pool_between_transposes_reads_the_channels_where_they_lie() -> None:

@@ -13,6 +13,7 @@ from ..ops import REGISTRY
 from ..ops.core.base import broadcast
 from ..ops.core.bounds import OutOfRange
 from ..ops.core.pointwise import Pointwise
+from ..ops.image.resize import Resize
 from ..ops.math.linalg import MatMul
 from ..ops.math.pointwise import Cast
 from ..ops.math.reduce import Reduce
@@ -70,6 +71,7 @@ def _drop_no_op(site: Site) -> Patch | None:
         or (isinstance(op, Transpose) and op.perm == tuple(range(len(op.perm))))
         or (isinstance(op, Slice) and all(as_int(s) == 0 for s in op.starts) and set(op.steps) <= {1})
         or (isinstance(op, Concat | Split) and len(site.node.operands) == 1)
+        or (isinstance(op, Resize) and not op.crops and all(a.plain for a in op.axes))
         or (isinstance(op, Pad) and all(as_int(p) == 0 for p in (*op.before, *op.after)))
         or (op.name in ("Sum", "Max", "Min", "Mean") and len(site.node.operands) == 1)
     )

@@ -10,6 +10,7 @@ from ..expr.affine import strides_along
 from ..graph import Graph, Node, Rewriter, Value, relayout, rewire
 from ..ops import REGISTRY
 from ..ops.core.pointwise import Pointwise
+from ..ops.image.resize import Resize
 from ..ops.math.bits import RoundToTf32
 from ..ops.math.pointwise import Cast
 from ..ops.math.reduce import Reduce
@@ -23,6 +24,7 @@ from .manager import graph_pass
 
 Layout = tuple[int, ...]
 _CONVOLUTIONS = ("conv", "conv_transpose")
+VECTOR = 16  # channels; fewer are resampled along rows instead
 
 
 @graph_pass("choose_layout")
@@ -103,12 +105,20 @@ def _keeps_memory(node: Node) -> bool:
 
 
 def _is_best_so(node: Node, readers: Sequence[Node]) -> bool:
-    """Whether a copy is best stored channels-last for its readers: it costs nothing, or adds channels to read."""
+    """Whether a result is best stored channels-last for its readers: it costs nothing, or what they read is no copy."""
     if isinstance(node.op, FoldedTaps):
         return True
     if isinstance(node.op, Pad) and any(as_int(side[1]) != 0 for side in (node.op.before, node.op.after)):
         return any(r.op.family in _CONVOLUTIONS for r in readers)  # see pad_channels
+    if isinstance(node.op, Resize):
+        return _first(node) and (as_int(node.output.shape[1]) or 0) >= VECTOR and any(map(_meets_channels, readers))
     return _keeps_memory(node) and any(map(_slides, readers))
+
+
+def _meets_channels(node: Node) -> bool:
+    """Whether a node reads what may be stored channels-last beside its operand, or slides over that."""
+    beside = isinstance(node.op, Concat | Pointwise) and sum(v.const is None for v in node.operands) > 1
+    return beside or _slides(node)
 
 
 def _is_strided(reshape: Node) -> bool:
