@@ -135,8 +135,7 @@ class RowKernel(Kernel):
         return range(len(self.buffers))
 
     @property
-    def finishes_of_rows(self) -> Sequence[tuple[Sequence[Store], Collection[int]]]:
-        """The stores of `finishes`, where one thread stores the results of a row."""
+    def finishes(self) -> Sequence[tuple[Sequence[Store], Collection[int]]]:
         return [] if self.element else [(self.row, buffers_read(*expressions_in(self.stages)))]
 
     @property

@@ -80,6 +80,16 @@ def test_windows(width: int | str, lanes: int, compiler: str) -> None:
         np.testing.assert_array_equal(run(m, y, x, lanes, compiler), pooled(x, kernel, stride, pad))
 
 
+def test_results_that_may_take_the_place_of_what_is_read_are_stored_once() -> None:
+    """As a new state that of the old one: a block that overlaps the one before it would read what that has stored."""
+    for reads in (False, True):
+        m = Maker()
+        y = m.add("ReduceMax", m.input(6, 7), axes=(0,))
+        y = m.add("Add", y, m.input(1, 7)) if reads else m.add("Relu", y)
+        source = Program(m.output(y), machine=Machine(lanes=4, compiler=kind_of(compilers()[0]))).launches[0].source
+        assert ("overlaps the one before" in source) != reads
+
+
 @pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
 def test_windows_of_other_types(lanes: int, compiler: str) -> None:
     for name, stride in (("f64", 2), ("u8", 2), ("i64", 3), ("f16", 2)):

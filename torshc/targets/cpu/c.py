@@ -277,12 +277,14 @@ class Printer(IndexPrinter):
     def overlaps(self, lane: Expr) -> bool:
         """Whether the last block along a parallel axis starts early enough to be a whole one.
 
-        It then computes some points twice. So one task has all of a row: others would store to the same places.
+        It then computes some points twice. So one task has all of a row: others would store to the same places. Nor may
+        stores take the place of what is read there.
         """
         k = self.kernel
         size = as_int(lane.args[0])
         return (
             isinstance(k, RowKernel) and not k.across and lane is k.axes[-1]
+            and not any(e.op == "load" and e.args[0] is s.offset for s in k.row for e in walk(s.value))
             and size is not None and self.lanes < size <= k.chunk and size % self.lanes > 0
             and not (k.several and size >= 4 * self.lanes) and not self.turned
         )  # fmt: skip

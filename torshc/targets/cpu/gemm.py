@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ from ...expr import BF16, F32, F64, I8, I32, U8, DType, Expr, acc, as_int, axis,
 from ...expr.affine import contains
 from ...graph import Node, Value
 from ...kernels.axes import make_axes
-from ...kernels.base import Kernel, Packed, Temporary
+from ...kernels.base import Kernel, Packed, Store, Temporary
 from ...kernels.generic import lower_generic
 from ...kernels.heavy import (
     Source,
@@ -74,6 +74,10 @@ class GemmKernel(ProductKernel):
     def sums(self) -> DType:
         rows = self.buffers[self.a.buffer].dtype
         return {U8: I32, F64: F64}.get(rows, F32)
+
+    @property
+    def finishes(self) -> Sequence[tuple[Sequence[Store], Collection[int]]]:
+        return [] if self.adds_up else [(self.stores, {self.a.buffer, self.b.buffer})]
 
     @property
     def depth(self) -> Expr:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -123,10 +122,6 @@ class GridRow(RowKernel):
         return const(0)
 
     @property
-    def finishes(self) -> Sequence[tuple[Sequence[Store], Collection[int]]]:
-        return self.finishes_of_rows
-
-    @property
     def shared(self) -> int:
         if self.share <= WARP:
             return 0
@@ -185,10 +180,6 @@ class GridColumns(RowKernel):
     @property
     def scratch(self) -> Expr:
         return const(0)
-
-    @property
-    def finishes(self) -> Sequence[tuple[Sequence[Store], Collection[int]]]:
-        return self.finishes_of_rows
 
     @property
     def blocks(self) -> Expr:
