@@ -202,7 +202,7 @@ def _regions(m: Maker, op: str) -> list[Value]:
     boxes = m.weight(np.sort(m.generator.uniform(0, 4, (2, 4)), axis=1)[:, [0, 1, 2, 3]], "float32")
     which = m.ints([m.rng.randrange(x.size(0)) for _ in range(2)])
     more = {"mode": m.rng.choice(("avg", "max")), "output_height": 2, "output_width": m.rng.choice((1, 3))}
-    return m.emit(op, [x, boxes, which], sampling_ratio=m.rng.choice((1, 2)), **more)
+    return m.emit(op, [x, boxes, which], sampling_ratio=m.rng.choice((0, 1, 2)), **more)
 
 
 # -- norms -------------------------------------------------------------------------------------------------------------

@@ -40,11 +40,14 @@ CASES: dict[str, tuple[list[onnx.NodeProto], dict[str, Array], str]] = {
         {"x": floats(3, 8)},
         "y",
     ),
-    "regions": (
-        [node("RoiAlign", "x r b", "y", output_height=2, output_width=2, sampling_ratio=2)],
-        {"x": floats(1, 1, 6, 6), "r": np.array([[0.5, 0.7, 4.2, 4.9]], np.float32), "b": np.array([0])},
-        "y",
-    ),
+    **{
+        f"regions, {points}": (
+            [node("RoiAlign", "x r b", "y", output_height=2, output_width=2, sampling_ratio=points)],
+            {"x": floats(1, 1, 6, 6), "r": np.array([[0.5, 0.7, 4.2, 4.9]], np.float32), "b": np.array([0])},
+            "y",
+        )
+        for points in (0, 2)
+    },
 }
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import onnx.parser
 import pytest
 
-from tests.support.nodes import F32, I64, check, given, numbers, refused
+from tests.support.nodes import F32, I64, check, given, numbers
 from torshc import expr
 from torshc.expr import axis, load, walk
 from torshc.expr.bounds import of_data
@@ -32,12 +34,19 @@ def test_grid_sample_at_no_number() -> None:
 def test_roi_align(mode: str) -> None:
     x, batches = numbers(2, 3, 8, 9), np.array([1, 0, 1], I64)
     rois = np.array([[0, 0, 7, 6], [-3, -2, 4, 20], [5, 5, 5.2, 5.1]], F32)
-    for transform in ("half_pixel", "output_half_pixel"):
+    for transform, sampling in itertools.product(("half_pixel", "output_half_pixel"), (0, 2)):
         check(
-            "RoiAlign", x, rois, batches, mode=mode, output_height=3, output_width=2, sampling_ratio=2,
+            "RoiAlign", x, rois, batches, mode=mode, output_height=3, output_width=2, sampling_ratio=sampling,
             spatial_scale=0.7, coordinate_transformation_mode=transform,
         )  # fmt: skip
-    refused("RoiAlign", x, rois, batches, match="sampling_ratio = 0")
+
+
+def test_roi_align_of_regions_without_points() -> None:
+    """As where a side is 0, turned round, or no number; a bin of the whole plane has as many points as there can be."""
+    x, batches = numbers(1, 1, 4, 4), np.zeros(4, I64)
+    rois = np.array([[1, 1, 1, 3], [3, 3, 1, 1], [np.nan, 0, 1, 1], [0, 0, 1e9, 1]], F32)
+    (out,) = given("RoiAlign", x, rois, batches, output_height=1, output_width=1)
+    assert out[:3].tolist() == [[[[0]]]] * 3 and out.shape == (4, 1, 1, 1)
 
 
 def test_deform_conv() -> None:

@@ -2,34 +2,42 @@
 Col2Im, which sums what a window once spread out.
 
 Decided here where ONNX leaves it open: coordinates are limited to `FAR` either way before they become integers, and a
-NaN becomes 0; a batch that does not exist is clamped into the range.
+NaN becomes 0; a batch that does not exist is clamped into the range; a bin of RoiAlign has at most 4,096 points a side.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
+
 from ...base.errors import ModelError
-from ...expr import F32, I32, DType, Expr, as_int, const, eq, product
+from ...expr import F32, I32, I64, DType, Expr, as_int, const, eq, product
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, constraints_of, require
 from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, filled, need, operator, same_dim
 from ..core.bounds import demand_in_range
 from ..core.composite import Formula
+from ..core.functions import ceil, concat
+from ..core.functions import clip as clip_tensor
+from ..core.functions import max as larger
+from ..core.functions import where as choose
 from ..core.pointwise import compute
 from ..core.reach import guarded
 from ..core.scalar import Scalar, clip, element, equal, floor, maximum, trunc, where
 from ..core.source import SourceNode, Unsupported
-from ..core.tensor import Tensor, apply_op
+from ..core.tensor import Tensor, apply_op, operand
 from ..nn.conv import Ints, Window, bias_of, grouped, inside, kernel_of, operands, slide, spatial_of, window
 from ..tensor.index import wrap
 from ..tensor.view import linear
 from .taps import clamp, cubic_weights
 
 FAR = 1 << 30
+MOST_POINTS = 4096.0  # along a side of a bin, whatever its region
 _KEYS = -0.75  # coefficient of the cubic kernel
 Fetch = Callable[[Index], Scalar]
 
@@ -220,9 +228,13 @@ class GridSample(Op):
 class RoiAlign(Op):
     """Regions of x[N, C, H, W] averaged into a grid of bins: [R, C, height, width].
 
-    Operands: x, rois[R, 4] as x1, y1, x2, y2, and the batch that each belongs to. Each bin takes sampling x sampling
-    points, read bilinearly; a point more than 1 outside of x counts as 0. In mode "max" it is, as ONNX has it, the
-    greatest of all four weighted neighbours of all points.
+    Operands: x, rois[R, 4] as x1, y1, x2, y2, and the batch that each belongs to; where the number of points follows
+    from the regions, counts[R, 2], of rows and columns of points in a bin. Each bin takes that many points, or sampling
+    x sampling, read bilinearly; a point more than 1 outside of x counts as 0. In mode "max" it is, as ONNX has it, the
+    greatest of all four weighted neighbours of all points. A bin without points is 0.
+
+    Attributes:
+        most: the most rows and columns of points that a region has, where their number follows from the regions.
     """
 
     family: ClassVar[str] = "nest"
@@ -232,9 +244,10 @@ class RoiAlign(Op):
     scale: float = 1.0
     half_pixel: bool = True
     mode: str = "avg"
+    most: Shape = ()
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        x, rois, batches = (need(v, "an input of RoiAlign") for v in inputs)
+        x, rois, batches = (need(v, "an input of RoiAlign") for v in inputs[:3])
         if x.type.rank != 4 or rois.type.rank != 2 or as_int(rois.shape[1]) != 4 or batches.type.rank != 1:
             raise ModelError(
                 f"RoiAlign of {x.type!r} in {rois.type!r} with batches {batches.type!r}"
@@ -253,8 +266,10 @@ class RoiAlign(Op):
 
         def body(at: Index, inner: Index, read: Read) -> Scalar:
             batch = wrap(read(2, at[:1]).index(), x[0])
-            rows = self._point(read(1, (at[0], const(1))), read(1, (at[0], const(3))), at[2], inner[0], self.height)
-            columns = self._point(read(1, (at[0], const(0))), read(1, (at[0], const(2))), at[3], inner[1], self.width)
+            counts = self._counts(at, read)
+            first, last = ([read(1, (at[0], const(k))) for k in ks] for ks in ((1, 0), (3, 2)))
+            rows = self._point(first[0], last[0], at[2], inner[0], self.height, counts[0])
+            columns = self._point(first[1], last[1], at[3], inner[1], self.width, counts[1])
             (ys, wy, ok_y), (xs, wx, ok_x) = _taps(rows, x[2]), _taps(columns, x[3])
             terms = []
             for (y, v), (c, u) in itertools.product(zip(ys, wy, strict=True), zip(xs, wx, strict=True)):
@@ -262,23 +277,46 @@ class RoiAlign(Op):
             total = terms[0]
             for term in terms[1:]:
                 total = maximum(total, term) if self.mode == "max" else total + term
-            return where(ok_y & ok_x, total, 0)
+            total = where(ok_y & ok_x, total, 0)
+            if not self.most:
+                return total
+            is_point = (element(inner[0], F32) < counts[0]) & (element(inner[1], F32) < counts[1])
+            return where(is_point, total, -math.inf if self.mode == "max" else 0)
 
-        def mean(total: Scalar, at: Index, read: Read) -> Scalar:
-            return total * (1.0 / self.sampling**2)
+        def finish(total: Scalar, at: Index, read: Read) -> Scalar:
+            if not self.most:
+                return total if self.mode == "max" else total * (1.0 / self.sampling**2)
+            rows, columns = self._counts(at, read)
+            mean = total if self.mode == "max" else total / (rows * columns).cast(total.dtype)
+            return where((rows > 0) & (columns > 0), mean, 0)
 
-        points = (const(self.sampling),) * 2
-        return LoopNest(body, points, "max") if self.mode == "max" else LoopNest(body, points, "add", mean)
+        points = self.most or (const(self.sampling),) * 2
+        return LoopNest(body, points, "max" if self.mode == "max" else "add", finish)
 
-    def _point(self, first: Scalar, last: Scalar, which: Expr, point: Expr, bins: int) -> Scalar:
+    def _counts(self, at: Index, read: Read) -> list[Scalar]:
+        """Rows and columns of points in a bin of a region."""
+        if not self.most:
+            return [element(self.sampling, F32)] * 2
+        return [read(3, (at[0], const(k))) for k in range(2)]
+
+    def _point(self, first: Scalar, last: Scalar, which: Expr, point: Expr, bins: int, count: Scalar) -> Scalar:
         """Coordinate of a sampling point in a bin."""
         offset = 0.5 if self.half_pixel else 0.0
         start = first * self.scale - offset
         extent = last * self.scale - offset - start
         if not self.half_pixel:
             extent = maximum(extent, 1)
-        middle = (element(point, extent.dtype) + 0.5) / self.sampling
+        middle = (element(point, extent.dtype) + 0.5) / (count.cast(extent.dtype) if self.most else self.sampling)
         return start + extent / bins * (element(which, extent.dtype) + middle)
+
+    def count_points(self, rois: Tensor) -> Tensor:
+        """Rows and columns of points in a bin, as many as it has pixels: counts[R, 2], up to `MOST_POINTS`."""
+        first, last = (rois.part(1, k, k + 2).cast(F32) * self.scale for k in (0, 2))
+        extent = last - first if self.half_pixel else larger(last - first, 1.0)
+        bins = np.array([self.width, self.height], np.float32)
+        counts = clip_tensor(ceil(extent / extent.constant(bins)), high=MOST_POINTS)
+        counts = choose(counts > 0.0, counts, 0.0)  # none of no number
+        return concat(counts.part(1, 1, 2), counts.part(1, 0, 1), axis=1)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -289,11 +327,15 @@ class RoiAlign(Op):
         sampling, scale = int(source.attribute("sampling_ratio", 0)), float(source.attribute("spatial_scale", 1.0))
         mode = str(source.attribute("mode", "avg"))
         source.fields(cls)
-        if sampling < 1:
-            raise Unsupported("RoiAlign whose number of sampling points depends on the regions (sampling_ratio = 0)")
         filled(source.inputs, "RoiAlign")
         op = cls(height, width, sampling, scale, names[transform], mode)
-        found = source.emit(op, [source.required(k) for k in range(3)])
+        operands = [source.required(k) for k in range(3)]
+        if sampling < 1:
+            counts = op.count_points(operand(source, 1))
+            most = larger(counts.max((0,), keep=False), 1.0).cast(I64).elements()
+            assert most is not None
+            op, operands = replace(op, most=most), [*operands, counts.value]
+        found = source.emit(op, operands)
         demand_in_range(source, source.required(2), source.required(0).shape[0])
         return found
 
