@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.forks import in_child
 from torshc.base import cache as cache_module
+from torshc.base import digest
 from torshc.base.cache import Cache, content_key
 from torshc.base.resources import cache_folder
 
@@ -33,7 +34,7 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 def test_large_entries_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_module, "PIECE", 4)
+    monkeypatch.setattr(digest, "PIECE", 4)
     cache, data = Cache(tmp_path), b"0123456789"
     parts = [data[at:end] for at, end in ((0, 4), (4, 7), (7, 10))]
     cache.put_parts(KEY, parts)
@@ -54,7 +55,7 @@ def test_large_entries_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("at", range(48, 48 + 40))
 def test_a_bit_of_any_part_counts(at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of more parts than wait for a thread at a time, whose memory is used again."""
-    monkeypatch.setattr(cache_module, "PIECE", 4)
+    monkeypatch.setattr(digest, "PIECE", 4)
     cache, data = Cache(tmp_path), bytes(range(40))
     cache.put_parts(KEY, [data[k : k + 4] for k in range(0, 40, 4)])
     (path,) = files(tmp_path)

@@ -20,10 +20,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from io import BufferedReader
-from itertools import cycle
 from pathlib import Path
 
-from .digest import PIECE, PartsDigest
+from .digest import PartsDigest, read_parts
 from .folders import SharedError, private_folder, shared_with
 
 _MAGIC = b"TORSHC OBJECT 3\n"
@@ -77,18 +76,12 @@ class Kept:
 
         Threads hash a part while the caller has it.
         """
-        buffers = cycle([memoryview(bytearray(min(size, PIECE))) for _ in range(PartsDigest.AHEAD + 1)])
-        while size and (count := self._fill(buffer := next(buffers)[:size])):
-            self._digest.add(buffer[:count])
-            yield buffer[:count]
-            size -= count
+        with contextlib.suppress(OSError):
+            for part in read_parts(self._file, size):
+                self._digest.add(part)
+                yield part
+                size -= len(part)
         self.damaged |= size > 0
-
-    def _fill(self, part: memoryview) -> int:
-        try:
-            return self._file.readinto(part)
-        except OSError:
-            return 0
 
     def is_intact(self) -> bool:
         """Whether all of it was read, and is what was kept under this key."""

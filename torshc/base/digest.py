@@ -6,9 +6,11 @@ import hashlib
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from io import BufferedReader
+from itertools import cycle
 from pathlib import Path
 
 # Bytes that are hashed, copied or written at once: a huge page, as Linux keeps what is written at a multiple of one in
@@ -83,13 +85,38 @@ def _sha256(data: bytes | memoryview) -> bytes:
     return hashlib.sha256(data).digest()
 
 
+def read_parts(file: BufferedReader, size: int) -> Iterator[memoryview]:
+    """The next ``size`` bytes of a file, or as many as there are, in parts of `PIECE` and a last one.
+
+    A part holds until :attr:`PartsDigest.AHEAD` more were asked for.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    buffers = cycle([memoryview(bytearray(min(size, PIECE))) for _ in range(PartsDigest.AHEAD + 1)])
+    while size and (count := file.readinto(buffer := next(buffers)[:size])):
+        yield buffer[:count]
+        size -= count
+
+
+def _parts_sha256(path: Path, size: int) -> str:
+    digest = PartsDigest(f"{size}")
+    with path.open("rb") as file:
+        for part in read_parts(file, size):
+            digest.add(part)
+    return digest.digest().hex()
+
+
 class FileDigest:
-    """SHA-256 of a plain file, which a thread computes, and whether the file is still the one that it read."""
+    """A hash of a plain file, by SHA-256 of its parts, and whether the file is still the one that was read.
+
+    Threads compute it.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen = _stamp(path)
-        self._digest = Digest(partial(file_sha256, path) if self._seen else str)
+        self._digest = Digest(partial(_parts_sha256, path, self._seen[2]) if self._seen else str)
 
     def text(self) -> str:
         """The hash, hexadecimal; empty where there is no such file.
