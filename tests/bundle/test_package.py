@@ -21,7 +21,7 @@ from tests.support.forks import in_child
 from torshc.base.digest import file_sha256
 from torshc.base.errors import BundleError, ConfigError, OutputError
 from torshc.base.manifest import Manifest, TensorSpec, manifest_hash
-from torshc.bundle import manifest, package
+from torshc.bundle import manifest, package, weights
 from torshc.bundle.package import BundleWriter
 from torshc.bundle.weights import WeightsInfo, weight_offsets, write_weights
 from torshc.runtime.manifest import read_manifest
@@ -121,7 +121,7 @@ def test_any_failing_call_is_named_and_leaves_nothing(
         with monkeypatch.context() as patch:
             library = tmp_path / f"library-{os.getpid()}"
             patch.setattr(Path, name, fail) if name != "open" else patch.setattr(
-                package, "write_weights", spoiled(fail)
+                weights, "write_weights", spoiled(fail)
             )
             with pytest.raises(OutputError, match=os.strerror(code)):
                 small(tmp_path / "old.tsc", 2.0) if name != "write_text" else small(tmp_path / "new.tsc", 2.0)

@@ -15,6 +15,7 @@ from torshc.base.options import CompileOptions
 from torshc.base.resources import cache_folder
 from torshc.bundle import build, host, package
 from torshc.bundle.host_source import host_sources
+from torshc.bundle.weights import WeightsInfo
 from torshc.expr import dim
 from torshc.targets import isa
 from torshc.targets.cc import CCompiler
@@ -87,7 +88,7 @@ def program(
         names=("s0",) if batch is None else (),
         arena_bytes=arena,
         steps=(relu, add),
-        interface_id=manifest_of(batch, package.WeightsInfo(64, 1, "", (0,)), embed, "", False).interface_id,
+        interface_id=manifest_of(batch, WeightsInfo(64, 1, "", (0,)), embed, "", False).interface_id,
         weights_bytes=64,
         weights_id=weights_id,
         embed_weights=embed,
@@ -96,7 +97,7 @@ def program(
 
 
 def manifest_of(
-    batch: int | None, weights: package.WeightsInfo, embed: bool, library: str, profile: bool, name: str = "tiny"
+    batch: int | None, weights: WeightsInfo, embed: bool, library: str, profile: bool, name: str = "tiny"
 ) -> manifest.Manifest:
     """The manifest of the model."""
     dims: tuple[int | str, ...] = ("batch" if batch is None else batch, WIDTH)

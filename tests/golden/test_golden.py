@@ -19,7 +19,7 @@ from torshc.passes import pipeline_of, run_pipeline
 from torshc.passes.policy import policy_of
 from torshc.plan.finalise import finalise
 from torshc.plan.place import make_plan
-from torshc.targets.base import find_target
+from torshc.targets import find_target
 
 from .models import CASES, Case
 

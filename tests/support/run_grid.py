@@ -30,7 +30,7 @@ from torshc.kernels.base import Kernel
 from torshc.kernels.machine import Machine
 from torshc.passes.policy import Policy
 from torshc.plan.place import Plan
-from torshc.targets.base import Rendered, Target, find_target
+from torshc.targets import Rendered, Target, find_target
 
 from .compilers import program
 from .run_kernel import _LIBC, Array, Planned, number

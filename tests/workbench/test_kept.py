@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -41,12 +43,13 @@ def own_cache(objects: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was compiled, not copied."""
     seen: list[str] = []
+    original = compiler.compile_model
 
     def compile_model(model: Path, out: str, *rest: Any, **more: Any) -> object:
         seen.append(out)
-        return compiler.compile_model(model, out, *rest, **more)
+        return original(model, out, *rest, **more)
 
-    monkeypatch.setattr(kept, "compile_model", compile_model)
+    monkeypatch.setattr(compiler, "compile_model", compile_model)
     return seen
 
 
@@ -89,6 +92,17 @@ def test_the_second_is_a_copy(tmp_path: Path, compiled: list[str]) -> None:
     outs[1].joinpath("weights.bin").write_bytes(b"")  # what the user does to a copy is nobody else's
     kept.compile_or_copy(source, str(outs[1]), options())
     assert content(outs[0]) == content(outs[1])
+
+
+def test_a_copy_loads_no_compiler(tmp_path: Path) -> None:
+    """That takes longer than to copy a small bundle."""
+    source, out = model(tmp_path / "m.onnx"), tmp_path / "m.tsc"
+    call = f"cli(['compile', '-q', '{source}', '-o', '{out}', '--target', 'llvm'], standalone_mode=False)"
+    code = f"import sys; from torshc.cli import cli; {call}; print(*sys.modules)"
+    said = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(2)]
+    compiled, copied = (set(done.stdout.split()) for done in said)
+    heavy = {"onnx", "jinja2", "torshc.ops", "torshc.explain", "torshc.pipeline.compiler"}
+    assert compiled >= heavy and not copied & heavy
 
 
 def test_a_copy_removes_what_killed_processes_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,12 +176,14 @@ def test_another_torshc_compiles(tmp_path: Path, compiled: list[str], monkeypatc
 def test_a_model_that_changes_meanwhile_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, out = model(tmp_path / "m.onnx"), str(tmp_path / "m.tsc")
 
+    original = compiler.compile_model
+
     def compile_late(*given: Any, **more: Any) -> object:
         model(source, 3.0)
-        return compiler.compile_model(*given, **more)
+        return original(*given, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(kept, "compile_model", compile_late)
+        patch.setattr(compiler, "compile_model", compile_late)
         kept.compile_or_copy(source, out, options())
     model(source, 2.0)
     kept.compile_or_copy(source, out, options())

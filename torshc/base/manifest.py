@@ -11,11 +11,12 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from .errors import RunError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 FORMAT = "torshc-bundle"
 FORMAT_VERSION = 3
@@ -80,6 +81,8 @@ class TensorSpec:
         Raises:
             RunError: a type that NumPy lacks by itself, without the ml_dtypes package.
         """
+        import numpy as np  # start-up: whoever copies a bundle needs no types
+
         if (other := ML_DTYPES.get(self.dtype)) is not None:
             try:
                 import ml_dtypes  # optional package

@@ -20,11 +20,9 @@ from ..base.errors import OutputError, ResourceError, ToolchainError
 from ..base.folders import scratch_folder
 from ..base.resources import find_template
 from ..targets.processes import end_commands
-from ..targets.toolchain import Archiver, Compiler, TooSlow
+from ..targets.toolchain import LIBRARY, Archiver, Compiler, TooSlow, archive_name
 from .cluster import Workers
 from .sources import write_sources
-
-LIBRARY = "libmodel.so"
 
 
 @dataclass(frozen=True)
@@ -307,11 +305,6 @@ def make_archive(
     except OSError as error:
         raise _cannot_write(workdir, error) from error
     return workdir / archive_name(prefix)
-
-
-def archive_name(prefix: str) -> str:
-    """The name of a bundle's static library."""
-    return f"lib{prefix}.a"
 
 
 def _list_link_inputs(compiler: Compiler, objects: Sequence[Object], workdir: Path, weights: Path | None) -> list[str]:

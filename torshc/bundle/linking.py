@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from .._version import __version__
 from ..targets.base import environment
-from ..targets.toolchain import soname
-from .build import archive_name
+from ..targets.toolchain import archive_name, soname
 from .package import WEIGHTS
 
 NEEDS = "-lm -lpthread"  # of a static library

@@ -32,9 +32,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
-
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from torshc.base.errors import ConfigError, OutputError
 
@@ -42,11 +40,14 @@ from ..base.digest import file_sha256
 from ..base.folders import claim, remove, sweep
 from ..base.manifest import FILE, FORMAT, MPI_LIBRARY, RANKS_FORMAT, Manifest
 from ..base.options import is_prefix
-from ..targets.toolchain import soname
-from .build import LIBRARY, archive_name
+from ..targets.toolchain import LIBRARY, archive_name, soname
 from .elf import glibc_floor
 from .manifest import COMPACT, hashed_form
-from .weights import WeightsInfo, write_weights
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from .weights import WeightsInfo
 
 HEADER = "model.h"
 WEIGHTS = "weights.bin"
@@ -174,6 +175,8 @@ class BundleWriter:
             ConfigError: too large to embed.
             OutputError: it cannot be written.
         """
+        from .weights import write_weights  # start-up: a bundle that is copied has its file
+
         info = write_weights(self.folder / WEIGHTS, arrays, identity)
         if embed and info.bytes > EMBED_MAX:
             raise ConfigError(

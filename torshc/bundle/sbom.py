@@ -15,7 +15,7 @@ from typing import Any
 
 from ..base.digest import file_sha256
 from ..base.manifest import Manifest
-from .build import LIBRARY
+from ..targets.toolchain import LIBRARY
 from .package import SBOM, WEIGHTS
 
 _OURS = "MIT OR Apache-2.0"

@@ -94,8 +94,8 @@ def bench(
 
 
 def _show(result: Result) -> None:
+    from ..base.escaping import printable, sizes_text
     from ..explain.columns import Column, table
-    from ..explain.escaping import printable, sizes_text
 
     threads = f"{result.threads} thread{'s' if result.threads != 1 else ''}" if result.threads else "all processors"
     at = f", {sizes_text(result.dims)}" if result.dims else ""
@@ -126,8 +126,8 @@ def _roof(roof: Roof) -> list[str]:
 
 
 def _profile(steps: tuple[Step, ...]) -> list[str]:
+    from ..base.quantities import bytes_text, flops_text
     from ..explain.columns import Column, table
-    from ..explain.sizes import bytes_text, flops_text
 
     total = sum(s.seconds for s in steps) or 1.0
     columns = [Column("step", 4, right=True), Column("kernel", 12)]
@@ -152,7 +152,7 @@ def _profile(steps: tuple[Step, ...]) -> list[str]:
 
 def _names(names: Sequence[str]) -> str:
     """Names of nodes, whole, as many as go into some lines and one at the least, and how many more there are."""
-    from ..explain.escaping import printable
+    from ..base.escaping import printable
 
     shown = [printable(name) for name in names]
     count = len(shown)

@@ -21,8 +21,8 @@ def cache() -> None:
 def info(as_json: bool) -> None:
     """Print the cache's folder, number of objects and size."""
     from ..base.cache import Cache
+    from ..base.quantities import bytes_text
     from ..base.resources import cache_folder
-    from ..explain.sizes import bytes_text
 
     folder = cache_folder()
     entries = Cache(folder).entries()

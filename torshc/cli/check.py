@@ -20,7 +20,7 @@ def check(model: Path, as_json: bool, **given: Any) -> None:
 
     Exit code 0: nothing is unsupported, 3: something.
     """
-    from ..explain import printable
+    from ..base.escaping import printable
     from ..pipeline.compiler import check as look
 
     found = look(model, flags.compile_options(given))

@@ -91,10 +91,7 @@ def compile(
     from ..base.digest import FileDigest
 
     digest = None if given["no_cache"] else FileDigest(models[0])  # beside the imports
-    from ..pipeline.compiler import compile_model
-    from ..workbench.depfile import write_depfile
     from ..workbench.kept import compile_or_copy, report_of
-    from ..workbench.trial import trial_files
 
     options = flags.compile_options(given)
     if targets and not depfile:
@@ -123,13 +120,15 @@ def compile(
         done = None
         with _naming(model, len(models) > 1), Progress(quiet=as_json) as progress:
             if tested or timed or verified:
-                done = compile_model(model, out, options, progress, partial(trial_files, model) if tested else None)
+                done = _compile(model, out, options, progress, tested)
                 report = report_of(done)
             else:
                 report = compile_or_copy(model, out, options, progress, digest if model == models[0] else None)
         seconds = time.perf_counter() - began
         summaries.append(_summary(report, out, seconds))
         if depfile:
+            from ..workbench.depfile import write_depfile
+
             write_depfile(out, model, options, targets)
         if not as_json and not is_quiet():
             _say(report, out, seconds, options)
@@ -143,9 +142,17 @@ def compile(
         _verify(*each)
 
 
+def _compile(model: Path, out: str, options: CompileOptions, progress: Progress, tested: bool) -> Compilation:
+    """Compile a model whatever is kept, with a program that tests it on request."""
+    from ..pipeline.compiler import compile_model
+    from ..workbench.trial import trial_files
+
+    return compile_model(model, out, options, progress, partial(trial_files, model) if tested else None)
+
+
 def _compile_ranks(model: Path, out: str, options: CompileOptions, as_json: bool) -> None:
     """Compile a model that several processes share."""
-    from ..explain import printable
+    from ..base.escaping import printable
     from ..explain.ranks import ranks_json, ranks_text
     from ..pipeline.ranks import compile_ranks
 
@@ -200,8 +207,8 @@ def _naming(model: Path, several: bool) -> Iterator[None]:
 
 
 def _say(report: Report, out: str, seconds: float, options: CompileOptions) -> None:
+    from ..base.escaping import printable
     from ..bundle.names import STAND_IN, prefix_of
-    from ..explain import printable
 
     click.echo(f"{style(printable(out), bold=True)}: {_line(report, seconds, options)}")
     lacking = (f"no variant for {sizes}: {why}" for sizes, why in report.variants.items() if why)
@@ -228,7 +235,7 @@ def _summary(report: Report, out: str, seconds: float) -> dict[str, Any]:
 
 
 def _line(report: Report, seconds: float, options: CompileOptions) -> str:
-    from ..explain.sizes import bytes_text
+    from ..base.quantities import bytes_text
 
     launches = f"{report.launches} launch{'es' if report.launches != 1 else ''}"
     kernels = f"{report.kernels} kernel{'s' if report.kernels != 1 else ''}"

@@ -36,7 +36,7 @@ def echo_json(value: Any) -> None:
 
 def show_warnings(lines: Sequence[str]) -> None:
     """Warnings on stderr, a line each; of many only the first."""
-    from ..explain import printable
+    from ..base.escaping import printable
 
     if is_quiet():
         return

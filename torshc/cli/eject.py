@@ -22,7 +22,7 @@ def eject(model: Path, group: int, out: Path, dims: dict[str, int], **given: Any
     Each has a folder with its source, its contract, and a Makefile: `make check` compares the edited kernel with the
     original, `make bench` times both. `torshc compile --kernels DIR` uses them.
     """
-    from ..explain import printable
+    from ..base.escaping import printable
     from ..pipeline.compiler import prepare
     from ..workbench.eject import eject as write
 

@@ -97,7 +97,8 @@ def _ranks(model: Path, options: CompileOptions, form: str, dims: dict[str, int]
 
 
 def _make_page(model: Path, done: Any, dims: dict[str, int], measured: Path | None) -> Shown:
-    from ..explain import Shown, explain, printable, read_measured, read_roof
+    from ..base.escaping import printable
+    from ..explain import Shown, explain, read_measured, read_roof
     from ..pipeline.compilation import commented_sources
 
     found = explain(
@@ -115,7 +116,7 @@ def _write(text: str, out: Path | None, opened: bool) -> None:
     import webbrowser
 
     from ..base.errors import OutputError
-    from ..explain import printable
+    from ..base.escaping import printable
 
     if out is None and not opened:
         click.echo(text, nl=False)

@@ -141,7 +141,7 @@ def debugging(environment: MutableMapping[str, str] = os.environ) -> bool:
 
 def show(error: TorshcError) -> None:
     """An error on stderr: message, notes, remedy; the traceback too when TORSHC_DEBUG is set."""
-    from ..explain.escaping import printable
+    from ..base.escaping import printable
     from .console import show_warnings, style
 
     if isinstance(error, UnsupportedError):

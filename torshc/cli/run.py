@@ -64,8 +64,8 @@ def run(
 
 
 def _show(found: dict[str, Any], repeat: int) -> None:
+    from ..base.escaping import sizes_text
     from ..explain.columns import Column, table
-    from ..explain.escaping import sizes_text
 
     columns = [Column("", 19), Column("type", 8), Column("shape", 18)]
     columns += [Column(title, 10, right=True) for title in ("least", "most", "mean")]
@@ -87,7 +87,7 @@ def _show(found: dict[str, Any], repeat: int) -> None:
 
 
 def _row(kind: str, r: dict[str, Any], random: bool) -> list[str]:
-    from ..explain import printable
+    from ..base.escaping import printable
 
     numbers = ["-" if r[k] is None else f"{r[k]:.4g}" for k in ("low", "high", "mean")]
     shape = f"[{', '.join(map(str, r['shape']))}]"

@@ -19,8 +19,8 @@ def targets(mcpu: str, cc: str, as_json: bool) -> None:
     """
     import dataclasses
 
+    from ..base.escaping import printable
     from ..bundle.host import CPU
-    from ..explain import printable
     from ..explain.columns import WIDTH, broken
     from ..targets import TARGETS
     from ..targets.isa import resolve

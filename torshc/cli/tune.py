@@ -58,7 +58,7 @@ def _kernel(t: Tuned) -> dict[str, Any]:
 
 
 def _show(done: Outcome) -> None:
-    from ..explain import printable
+    from ..base.escaping import printable
     from ..explain.columns import Column, table
     from ..pipeline.records import USUAL, choices_text
 

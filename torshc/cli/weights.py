@@ -23,7 +23,7 @@ def weights(bundle: Path, new: Path, model: Path | None, out: Path | None, **giv
     such as the states that training saves. Options of the compilation that changed its plan have to be given again.
     BUNDLE may be an ONNX model instead, and OUT the model with the weights of such a file.
     """
-    from ..explain import printable
+    from ..base.escaping import printable
     from ..workbench.reweigh import set_weights, write_model
 
     alone = new.suffix in (".npz", ".safetensors")

@@ -3,7 +3,6 @@
 from .data import Explanation, count_launches, explain
 from .detail import group_text
 from .dot import to_dot
-from .escaping import printable
 from .html_form import Shown, read_measured, read_roof, to_html
 from .json_form import to_json
 from .sizes import Evaluator
@@ -16,7 +15,6 @@ __all__ = [
     "count_launches",
     "explain",
     "group_text",
-    "printable",
     "read_measured",
     "read_roof",
     "to_dot",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..base.errors import ConfigError
+from ..base.escaping import printable, shortened
+from ..base.quantities import bytes_text, flops_text
 from .columns import Column, broken, paragraph, table
 from .data import Explanation, GroupInfo, KernelInfo, NodeInfo, Tensor
-from .escaping import printable, shortened
-from .sizes import bytes_text, flops_text
 from .text import intensity, reason_text, stop_text
 
 

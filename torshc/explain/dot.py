@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..base.escaping import printable, shortened
+from ..base.quantities import short
 from .data import Explanation, GroupInfo, Tensor
-from .escaping import printable, shortened
-from .sizes import short
 
 _COLOURS = {"nest": "#e8f0fe", "row": "#e6f4ea"}
 _HEAVY = "#fce8e6"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from ..base.escaping import printable, shortened, sizes_text
+from ..base.quantities import bytes_text, flops_text, short
 from .columns import WIDTH, Column, broken, paragraph, table
 from .data import Explanation, GroupInfo, LooseInfo, PassInfo, Stop, VariantInfo
-from .escaping import printable, shortened, sizes_text
 from .rules import RuleInfo
-from .sizes import bytes_text, flops_text, short
 from .training import TrainingInfo
 
 _GROUPS = (

@@ -1,16 +1,25 @@
 """Targets, a package a family: how kernels are lowered and spelled for each kind of machine.
 
-Importing this finds every module of the families, so that a target or a lowering is known once its file is there.
+Who imports a name of this loads every module of the families. Who imports a module of this loads no more than it needs:
+tools need no targets.
 """
 
 from __future__ import annotations
 
-import pkgutil
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from .base import TARGETS, NoKernel, Rendered, Target, find_target, register, target_of
+from .families import load_families
 
-for _found in pkgutil.walk_packages(__path__, f"{__name__}."):
-    import_module(_found.name)
+if TYPE_CHECKING:
+    from .base import TARGETS, NoKernel, Rendered, Target, find_target, register, target_of
+else:
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        load_families()
+        return getattr(import_module(f"{__name__}.base"), name)
+
 
 __all__ = ["TARGETS", "NoKernel", "Rendered", "Target", "find_target", "register", "target_of"]

@@ -28,6 +28,7 @@ from ..plan.group import Group
 from ..plan.storage import Storage
 from .byte_code import ByteCode
 from .counter import Counter, counter_of
+from .families import load_families
 from .index import CTYPES, OPERATORS, given_sizes, in_brackets, scalar
 from .isa import kernel_prefix
 from .parameters import Parameter, parameters_of
@@ -185,6 +186,7 @@ class Target(ABC):
     @classmethod
     def lowering(cls, family: str) -> Lowering | None:
         """The lowering of a family, its own or inherited."""
+        load_families()
         tables = (c._lowerings for c in cls.__mro__ if issubclass(c, Target))
         return next((table[family] for table in tables if family in table), None)
 
@@ -253,6 +255,7 @@ def find_target(name: str) -> type[Target]:
     Raises:
         ConfigError: there is none.
     """
+    load_families()
     found = TARGETS.get(name)
     if found is None:
         known = sorted(TARGETS)

@@ -24,6 +24,7 @@ _LLVM_NUMBERS = range(22, 13, -1)  # of LLVM's tools as Debian names them
 _WHOLE = "whole.o"
 _HASHED_BYTES = 1 << 20  # a program up to this size is stamped by its content
 
+LIBRARY = "libmodel.so"
 # Of all C that goes into a library, whichever tools build it.
 BASE_FLAGS = (
     "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-fno-semantic-interposition", "-fno-strict-aliasing",
@@ -38,6 +39,11 @@ LINK_FLAGS = (
 def soname(prefix: str) -> str:
     """The name by which programs that are linked with a bundle's library look for it; no other bundle has it."""
     return f"lib{prefix}.so" if prefix else ""
+
+
+def archive_name(prefix: str) -> str:
+    """The name of a bundle's static library."""
+    return f"lib{prefix}.a"
 
 
 def link_flags(name: str = "") -> tuple[str, ...]:

@@ -16,7 +16,9 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..base.cache import MOST, Cache, content_key
 from ..base.clock import Clock, Observer
@@ -28,12 +30,11 @@ from ..base.options import CompileOptions
 from ..base.resources import cache_folder, own_folders
 from ..bundle.names import prefix_of
 from ..bundle.package import BundleWriter
-from ..explain import count_launches
-from ..formats.files import external_names, locate_all
-from ..pipeline.compilation import Compilation
-from ..pipeline.compiler import compile_model
-from ..pipeline.job import jobs_of
-from ..targets.toolchain import program_stamp
+from ..targets.isa import resolve, versions_of
+from ..targets.toolchain import Toolchain, program_stamp
+
+if TYPE_CHECKING:
+    from ..pipeline.compilation import Compilation
 
 # What computes constants, weights and texts.
 _PACKAGES = ("numpy", "onnx", "ml_dtypes", "protobuf", "jinja2", "pyyaml", "llvmlite")
@@ -68,6 +69,8 @@ class Report:
 
 def report_of(done: Compilation) -> Report:
     """The report of a compilation."""
+    from ..explain import count_launches  # start-up: a copy has its report
+
     return Report(
         launches=count_launches(done),
         kernels=len({s for unit in done.units for s in unit.symbols}),
@@ -98,9 +101,10 @@ def compile_or_copy(
     if _is_whole(options):
         with contextlib.suppress(OSError, TorshcError):  # which the compilation tells of
             digest, torshc = digest or FileDigest(model), tree_sha256(own_folders())
-            digests = [digest, *map(FileDigest, locate_all(model, _names_beside(model, digest, torshc, cache)))]
             asked = dataclasses.replace(options, jobs=0, prefix=options.prefix or prefix_of(Path(out)))
-            key = _key([model.name, torshc], asked, [d.text() for d in digests])
+            tools = _tools(asked, _toolchain(options.target, torshc, cache))
+            digests = [digest, *map(FileDigest, _files_beside(model, digest, torshc, cache))]
+            key = _key([model.name, torshc, *tools], asked, [d.text() for d in digests])
     with clock.stage("copy"):
         report = _copy(cache, key, Path(out)) if key else None
     if report is not None:
@@ -110,6 +114,8 @@ def compile_or_copy(
         # Nobody knows what was read of a model that changed meanwhile, and users' operators are not in the key.
         if not cache.problem and not done.custom and all(d.is_current() for d in digests):
             _keep(cache, key, folder, report_of(done))
+
+    from ..pipeline.compiler import compile_model  # start-up: a copy needs no compiler
 
     done = compile_model(model, out, options, observer, cache=cache, keep=keep if key else None)
     report = report_of(done)
@@ -126,20 +132,56 @@ def _is_whole(options: CompileOptions) -> bool:
     return options.cache and not files and not more
 
 
-def _names_beside(model: Path, digest: FileDigest, torshc: str, cache: Cache) -> list[str]:
-    """What a model calls the files beside it; one that is known is not read again.
+def _files_beside(model: Path, digest: FileDigest, torshc: str, cache: Cache) -> list[Path]:
+    """The files that a model names; one that is known is not read again.
 
     Raises:
-        ModelError: it cannot be read.
+        ModelError: it, or a file that it names, cannot be read.
         OSError: neither can its file.
     """
     key = content_key(["names of files", torshc, digest.text()])
-    if digest.text() and (known := cache.get(key)) is not None:
-        return list(json.loads(known))
-    names = external_names(model)
-    if digest.is_current():
-        cache.put(key, json.dumps(names).encode())
-    return names
+    known = cache.get(key) if digest.text() else None
+    if known is not None and not (names := json.loads(known)):
+        return []
+    from ..formats.files import external_names, locate_all  # start-up: a known model without such files has no reader
+
+    if known is None:
+        names = external_names(model)
+        if digest.is_current():
+            cache.put(key, json.dumps(names).encode())
+    return locate_all(model, names)
+
+
+def _toolchain(target: str, torshc: str, cache: Cache) -> Toolchain:
+    """What builds the libraries of a target. Where that is known, the target's kernels are not loaded.
+
+    Raises:
+        ConfigError: there is no such target.
+    """
+    key = content_key(["toolchain", torshc, target])
+    if (known := cache.get(key)) is not None:
+        module, name = known.decode().split()
+        found: Toolchain = getattr(import_module(module), name)()
+        return found
+    from ..targets import find_target  # start-up: as above
+
+    kind = type(find_target(target).toolchain)
+    cache.put(key, f"{kind.__module__} {kind.__qualname__}".encode())
+    return kind()
+
+
+def _tools(options: CompileOptions, toolchain: Toolchain) -> Iterator[str]:
+    """What a compilation finds on this machine: processors, devices, compilers.
+
+    Raises:
+        TorshcError: options or tools are wrong.
+    """
+    for name in versions_of(options.isa, options.mcpu, options.triple):
+        version, isa = dataclasses.replace(options, mcpu=name), resolve(name, options.triple)
+        tools = toolchain.find(version, isa)
+        compiler = tools.compiler.identity()
+        yield from (repr(isa), repr(toolchain.archs(version)), *compiler, repr(tools.flags), repr(tools.host))
+    yield from map(program_stamp, _LINKERS)
 
 
 def _key(words: Sequence[str], options: CompileOptions, digests: Sequence[str]) -> str:
@@ -147,9 +189,6 @@ def _key(words: Sequence[str], options: CompileOptions, digests: Sequence[str]) 
 
     Args:
         words: what else decides it.
-
-    Raises:
-        TorshcError: options or tools are wrong.
     """
     if not all(digests):
         return ""
@@ -157,10 +196,7 @@ def _key(words: Sequence[str], options: CompileOptions, digests: Sequence[str]) 
     for name in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             parts += [name, importlib.metadata.version(name)]
-    for job in jobs_of(options):
-        tools = job.target.toolchain.find(job.options, job.isa)
-        parts += [repr(job.isa), repr(job.archs), *tools.compiler.identity(), repr(tools.flags), repr(tools.host)]
-    return content_key(["bundle", *parts, *map(program_stamp, _LINKERS)])
+    return content_key(["bundle", *parts])
 
 
 def _files_key(key: str) -> str:

@@ -13,7 +13,8 @@ from torshc.expr import F16, F32, DType, Expr, acc, axis, call, cast, const, dim
 from torshc.graph import TensorType, Value
 from torshc.kernels.base import Buffer, Store, Temporary
 from torshc.kernels.machine import Machine
-from torshc.targets.base import environment, find_target
+from torshc.targets import find_target
+from torshc.targets.base import environment
 from torshc.targets.gpu.base import GridPrinter
 from torshc.targets.gpu.cuda.target import CudaTarget
 from torshc.targets.gpu.grid import GridMap

@@ -14,8 +14,7 @@ from torshc.base.errors import BundleError, ConfigError, ToolchainError
 from torshc.base.options import CompileOptions
 from torshc.kernels.machine import Machine
 from torshc.runtime import load
-from torshc.targets import isa
-from torshc.targets.base import find_target
+from torshc.targets import find_target, isa
 from torshc.targets.gpu.cuda import nvcc
 from torshc.targets.gpu.cuda.nvcc import CudaToolchain, Nvcc, find_cards, find_nvcc
 
