@@ -8,16 +8,17 @@
 #ifndef T_HALF_VECTORS_H
 #define T_HALF_VECTORS_H
 
+#include "t_ahead.h"
 #include "t_tile.h"
 
 #define T_PER (16 / TORSHC_LANES) /* vectors of a panel */
 #define T_FEW 4                    /* rows that only wait for their weights */
-#define T_AHEAD (T_NV == T_PER ? 2048 : 256) /* words, as measured: farther where the next panel follows at once */
+#define T_AHEAD (T_NV == T_PER ? 8192 : 1024) /* bytes, as measured: farther where the next panel follows at once */
 
-/* Asks for what few rows read soon: a processor alone looks less far ahead. */
+/* Asks for what few rows read soon. */
 T_FN void t_bf16_ahead(const int rows, const int vecs, const uint32_t *b, int64_t panel) {
     if (rows <= T_FEW)
-        T_UNROLL for (int v = 0; v < vecs; v += T_PER) __builtin_prefetch(b + v / T_PER * panel + T_AHEAD);
+        T_UNROLL for (int v = 0; v < vecs; v += T_PER) t_ask_ahead(b + v / T_PER * panel, T_AHEAD);
 }
 
 /* Words of vector v of columns of a group of panels. */

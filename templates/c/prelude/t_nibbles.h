@@ -7,12 +7,13 @@
 #ifndef T_NIBBLES_H
 #define T_NIBBLES_H
 
+#include "t_ahead.h"
 #include "t_digits.h"
 #include "t_dot.h"
 
 #define T_PER (16 / TORSHC_LANES) /* vectors of a panel */
 #define T_LINES (T_GROUP / 8)     /* words of a column in a group */
-#define T_AHEAD (T_NV == T_PER ? 8192 : 2560) /* bytes of a panel, as measured; a quarter of its scales, see t_bf16_vectors.h */
+#define T_AHEAD (T_NV == T_PER ? 8192 : 2560) /* bytes of a panel, as measured; a quarter of its scales */
 
 /* sum over k of a group, as floats. */
 static __attribute__((noinline)) f32v t_nibbles_plain(const float *x, const uint32_t *b) {
@@ -41,8 +42,8 @@ T_FN void t_nibbles_sums(const int rows, const int vecs, const int block, int gr
     for (int g = 0; g < groups; g++, b += T_LINES * 16, digits++) {
         const float *factors = scale + g * T_GROUP / block * 16;
         T_UNROLL for (int v = 0; v < vecs; v += T_PER) {
-            for (int i = 0; i < T_LINES; i++) __builtin_prefetch(b + v / T_PER * panel + i * 16 + T_AHEAD / 4);
-            __builtin_prefetch(factors + v / T_PER * scales + T_AHEAD / 16);
+            for (int i = 0; i < T_LINES; i++) t_ask_ahead(b + v / T_PER * panel + i * 16, T_AHEAD);
+            t_ask_ahead(factors + v / T_PER * scales, T_AHEAD / 4);
         }
         T_UNROLL for (int r = 0; r < rows; r++) {
             const struct t_digits *x = digits + r * groups;
