@@ -2,8 +2,8 @@
  *
  * Panels of 16 columns hold words of two k.  Where T_BF16_DOT or T_BF16_MMLA is defined an instruction adds both products of a
  * word (AVX512-BF16: the odd k first; numbers below 2^-126 are zeros; of Arm t_bf16_arm.h says how), and rows are read as they
- * lie.  Elsewhere halves are widened, in the panels by a shift each time, in rows once for a block of them, and multiplied
- * as floats.
+ * lie.  Elsewhere halves are widened, in rows once for a block of them, in panels too where there are many tiles of rows, else
+ * by a shift each time, and multiplied as floats.
  */
 #ifndef T_HALF_VECTORS_H
 #define T_HALF_VECTORS_H
@@ -109,6 +109,26 @@ T_FN void t_bf16_sums(const int rows, const int vecs, int k, const float *a, int
             }
         }
     }
+    t_tile_park(rows, vecs, sums, acc);
+}
+
+/* Rows of k of a group of panels as floats, [k][T_NR]. */
+T_FN void t_bf16_widen(const int vecs, int k, const uint32_t *b, int64_t panel, float *out) {
+    for (int i = 0; i < k; i += 2, b += 16, out += 2 * T_NR)
+        T_UNROLL for (int v = 0; v < vecs; v++) {
+            const u32v w = t_bf16_columns(b, panel, v);
+            t_store_f32(out + v * TORSHC_LANES, (f32v)(w << 16));
+            t_store_f32(out + T_NR + v * TORSHC_LANES, (f32v)(w & 0xffff0000));
+        }
+}
+
+/* The same sums of rows that are floats already, in the same order. */
+T_FN void t_bf16_float_sums(const int rows, const int vecs, int k, const float *a, int64_t a_row, const float *b, float *sums) {
+    const float *row[T_MR];
+    f32v acc[T_MR][T_NV];
+    T_UNROLL for (int r = 0; r < rows; r++) row[r] = a + r * a_row;
+    t_tile_open(rows, vecs, NULL, acc);
+    t_tile_chain(T_SUM_BITS, rows, vecs, k, row, (const char *)b, T_NOTHING_AHEAD, acc);
     t_tile_park(rows, vecs, sums, acc);
 }
 #endif

@@ -57,10 +57,14 @@ static __attribute__((noinline)) void finish_tile(const struct call *c, int rows
 }
 
 /* ---- tiles ---- */
-T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, int64_t n, const float *a,
+T_FN void tile(const struct call *c, const int rows, const int vecs, const int wide, int64_t m, int64_t n, const float *a,
     const uint32_t *b) {
     _Alignas(64) float sums[T_MR * T_NR];
-    t_bf16_sums(rows, vecs, (int)K, a, DEPTH, b, PANEL, sums);
+    if (wide) {
+        t_bf16_float_sums(rows, vecs, DEPTH, a, DEPTH, (const float *)b, sums);
+    } else {
+        t_bf16_sums(rows, vecs, (int)K, a, DEPTH, b, PANEL, sums);
+    }
     finish_tile(c, rows, vecs, m, n, sums);
 }
 
@@ -74,10 +78,11 @@ static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
 }
 
 /* ---- tasks ---- */
-void k1f908d17f020(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k2c6bb9f9fbfb(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 7) / 8), t_imax(1, ((c->s0 + 192) / 384))), n_blocks = 1;
     int64_t packed = -1; /* block of rows that scratch holds */
+    float *floats = scratch, *own = floats + DEPTH * T_NR; /* of a group of columns; rows that are packed */
     for (int64_t task = begin; task < end; task++) {
         const int64_t nb = task % n_blocks, block = task / n_blocks, mb = block % m_blocks;
         const int64_t t0 = t_cut(TILES, m_blocks, mb), t1 = t_cut(TILES, m_blocks, mb + 1);
@@ -85,23 +90,28 @@ void k1f908d17f020(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const uint16_t *a = buf[0];
         const uint32_t *b = buf[1];
         const int64_t m0 = t_cut(M, TILES, t0);
-        if (block != packed) pack(c, a, m0, t_imin(M, t_cut(M, TILES, t1)), (float *)scratch);
+        if (block != packed) pack(c, a, m0, t_imin(M, t_cut(M, TILES, t1)), own);
         packed = block;
         for (int64_t p = p0; p < p1; p++) {
             const uint32_t *group = b + p * (T_NR / 16 * PANEL);
+            const int wide = t1 - t0 >= 4;
+            if (wide) {
+                t_bf16_widen(T_NV, DEPTH, group, PANEL, floats);
+                group = (const uint32_t *)floats;
+            }
             for (int64_t t = t0; t < t1; t++) {
                 const int64_t m = t_cut(M, TILES, t);
                 const int64_t rows = t_cut(M, TILES, t + 1) - m;
                 (void)rows;
                 switch (rows) {
-                    case 8: tile(c, 8, 3, m, p * T_NR, (const float *)scratch + (m - m0) * DEPTH, group); break;
-                    case 7: tile(c, 7, 3, m, p * T_NR, (const float *)scratch + (m - m0) * DEPTH, group); break;
-                    case 6: tile(c, 6, 3, m, p * T_NR, (const float *)scratch + (m - m0) * DEPTH, group); break;
-                    case 5: tile(c, 5, 3, m, p * T_NR, (const float *)scratch + (m - m0) * DEPTH, group); break;
-                    case 4: tile(c, 4, 3, m, p * T_NR, (const float *)scratch + (m - m0) * DEPTH, group); break;
-                    case 3: tile(c, 3, 3, m, p * T_NR, (const float *)scratch + (m - m0) * DEPTH, group); break;
-                    case 2: tile(c, 2, 3, m, p * T_NR, (const float *)scratch + (m - m0) * DEPTH, group); break;
-                    case 1: tile(c, 1, 3, m, p * T_NR, (const float *)scratch + (m - m0) * DEPTH, group); break;
+                    case 8: tile(c, 8, 3, wide, m, p * T_NR, own + (m - m0) * DEPTH, group); break;
+                    case 7: tile(c, 7, 3, wide, m, p * T_NR, own + (m - m0) * DEPTH, group); break;
+                    case 6: tile(c, 6, 3, wide, m, p * T_NR, own + (m - m0) * DEPTH, group); break;
+                    case 5: tile(c, 5, 3, wide, m, p * T_NR, own + (m - m0) * DEPTH, group); break;
+                    case 4: tile(c, 4, 3, wide, m, p * T_NR, own + (m - m0) * DEPTH, group); break;
+                    case 3: tile(c, 3, 3, wide, m, p * T_NR, own + (m - m0) * DEPTH, group); break;
+                    case 2: tile(c, 2, 3, wide, m, p * T_NR, own + (m - m0) * DEPTH, group); break;
+                    case 1: tile(c, 1, 3, wide, m, p * T_NR, own + (m - m0) * DEPTH, group); break;
                 }
             }
         }
