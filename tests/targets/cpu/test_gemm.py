@@ -250,6 +250,7 @@ def test_flops_and_bytes() -> None:
     (8, "clang", (384, 384, 384), (6, 2)), (8, "gcc", (1, 768, 768), (6, 2)), (8, "clang", (1, 768, 768), (4, 3)),
     (8, "clang", (128, 3072, 768), (4, 3)), (8, "clang", (3136, 24, 96), (4, 3)), (8, "clang", (3136, 5, 96), (8, 1)),
     (16, "clang", (3136, 64, 64), (6, 4)), (16, "clang", (384, 768, 768), (8, 3)), (4, "clang", (9, 9, 9), (6, 2)),
+    (16, "clang", (16, 768, 768), (8, 3)), (16, "clang", (16, 1024, 1024), (12, 2)),
 ])  # fmt: skip
 def test_tile(lanes: int, compiler: str, shape: tuple[int, int, int], tile: tuple[int, int]) -> None:
     chosen = choose_tile(Machine(lanes, compiler), *(const(s) for s in shape))

@@ -85,11 +85,14 @@ def choose_tile(machine: Machine, m: Expr, n: Expr, k: Expr, dtype: DType = F32)
     if columns is not None and columns <= lanes:
         return Tile(8, 1, lanes)
     vectors = -(-columns // lanes) if columns is not None else 0
-    if lanes == 16:  # 32 registers; broadcasts are expensive, so no tile is taller than 8
-        return Tile(6, 4, lanes) if vectors and vectors % 3 and vectors % 4 == 0 else Tile(8, 3, lanes)
+    rows, depth = as_int(m), as_int(k)
+    if lanes == 16:  # 32 registers; broadcasts are expensive, so few tiles are taller than 8
+        if not vectors or vectors % 3 == 0 or vectors % 4:
+            return Tile(8, 3, lanes)
+        low = rows is not None and 8 < rows <= 24  # reading a panel again for each tile is what takes the time
+        return Tile(12, 2, lanes) if low else Tile(6, 4, lanes)
     if lanes < 8 or machine.compiler == "gcc":
         return Tile(6, 2, lanes)
-    rows, depth = as_int(m), as_int(k)
     if rows is not None and rows <= FEW_ROWS:
         return Tile(4, 3, lanes)
     if rows is not None and depth is not None and rows <= 192 and vectors * lanes >= 768 and depth >= 768:
