@@ -3,7 +3,7 @@
  * the margin read zeros.
  * A pixel sums only the taps that reach it, which are those of its phase: (row % 1, column % 2).
  * Weights: [panel of T_NR channels][tap, by phases][DEPTH][T_NR].
- * Task: a block of pixels of a phase by a block of panels. */
+ * Task: a block of pixels of a phase by a block of panels; phases of the same pixels follow each other, as they read the same. */
 #define T_MR 8
 #define T_NV 1
 #define T_FEW_TYPES
@@ -147,7 +147,7 @@ static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1
     }
 }
 
-void kb2a52b1225cf(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k912f9484a28d(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 1, n_blocks = 1;
@@ -156,10 +156,10 @@ void kb2a52b1225cf(void *const *buf, const int64_t *dim, void *scratch, int64_t 
     memset(zero, 0, sizeof *zero * 64);
     const int64_t tap_stride = 56;
     for (int64_t task = begin; task < end; task++) {
-        const int64_t nb = task % n_blocks, mb = task / n_blocks % m_blocks;
+        const int64_t nb = task % n_blocks, mb = task / (n_blocks * 2);
         const float *x = buf[0];
         const float *weights = buf[1];
-        const int64_t phase = task / (n_blocks * m_blocks);
+        const int64_t phase = task / n_blocks % 2;
         c->row0 = phases[phase].row;
         c->column0 = phases[phase].column;
         c->rows = t_imax(0, OH - c->row0);

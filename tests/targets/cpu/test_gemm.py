@@ -264,6 +264,14 @@ def test_blocks_give_threads_enough_tasks() -> None:
     assert 16 <= (as_int(blocks.m) or 0) * (as_int(blocks.n) or 0) <= 64
 
 
+def test_two_threads_have_as_many_tasks() -> None:
+    """256 rows by the one panel of 64 columns are four blocks, and not three of about 96 rows."""
+    machine, rows, columns, depth = Machine(16, "clang", 8), const(256), const(64), const(192)
+    tile = choose_tile(machine, rows, columns, depth)
+    blocks = choose_blocks(machine, tile, rows, tile.panels(columns), 2 * rows * columns * depth, const(1))
+    assert (as_int(blocks.m), as_int(blocks.n)) == (4, 1)
+
+
 def test_few_panels_have_tasks_of_fewer_rows() -> None:
     """49 x 320 x 960, of MobileNetV2: five panels are three and two for two threads; bits are those of one task."""
     m = Maker()

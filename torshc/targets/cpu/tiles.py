@@ -140,6 +140,8 @@ def choose_blocks(
     n_blocks = clamp(ceil_div(wanted, batch * m_blocks), 1, panels)
     if along and rows is not None and as_int(wanted) is not None:
         m_blocks = clamp(ceil_div(wanted, batch * n_blocks), m_blocks, tile.tiles(m))
+    if as_int(batch * m_blocks * n_blocks) in (3, 5, 7) and as_int(m_blocks) != 1:  # one of two threads would wait
+        m_blocks = min_of(m_blocks + 1, tile.tiles(m))
     return Blocks(m_blocks, n_blocks)
 
 
