@@ -2,7 +2,7 @@
 #include "t_kernel.h"
 #include "t_transpose.h"
 
-void k90cbf4b92495(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k54e99366384b(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -16,6 +16,11 @@ void k90cbf4b92495(void *const *buf, const int64_t *dim, void *scratch, int64_t 
             for (int64_t column = left; column < right; column += 16) {
                 if (column + 16 <= right && start + 16 <= bottom) {
                     f32v t0_square[16];
+                    for (int line = 0; line < 16; line++) {
+                        const int64_t i1 = column, i0 = start + line;
+                        (void)i1, (void)i0;
+                        T_FETCH_OUT(b1, 512 * i0 + i1);
+                    }
                     for (int line = 0; line < 16; line++) {
                         const int64_t i1 = column + line, i0 = start;
                         const f32v t0_line_0 = t_load_f32(b0 + i0 + 512 * i1);
@@ -32,6 +37,11 @@ void k90cbf4b92495(void *const *buf, const int64_t *dim, void *scratch, int64_t 
                 } else {
                     const int64_t lanes = t_imin(16, right - column), lines = t_imin(16, bottom - start);
                     f32v t0_square[16] = {{0}};
+                    for (int line = 0; line < lines; line++) {
+                        const int64_t i1 = column, i0 = start + line;
+                        (void)i1, (void)i0;
+                        T_FETCH_OUT(b1, 512 * i0 + i1);
+                    }
                     for (int line = 0; line < lanes; line++) {
                         const int64_t i1 = column + line, i0 = start;
                         const f32v t0_line_0 = t_loadn_f32(b0 + i0 + 512 * i1, lines);

@@ -187,6 +187,14 @@ class Printer(IndexPrinter):
             block.lines.append(f"T_FETCH((const {kind} *)c->buf[{e.data}], {block.index(e.args[0])});")
         return indented(block.lines, indent)
 
+    def fetch_results(self, stores: Sequence[Store], lane: Expr, indent: int) -> str:
+        """Statements that ask for the lines that stores of whole lines write, before their values are known."""
+        block = self._block(lane, None, None)
+        whole = [s for s in stores if self.lanes * self.kernel.buffers[s.buffer].dtype.size >= LINE]
+        for s in whole:
+            block.lines.append(f"T_FETCH_OUT(b{s.buffer}, {block.index(s.offset)});")
+        return indented(block.lines, indent)
+
     def ahead_of(self, stores: Sequence[Store], inner: Sequence[Expr]) -> str:
         """Statements that divide places by sizes and do not move along some axes, to stand ahead of these loops.
 
