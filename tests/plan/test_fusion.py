@@ -133,6 +133,17 @@ def test_what_sums_read_is_not_stored_beside_windows() -> None:
     assert shown(finish(graph, total, pooled)) == ["MaxPool", "Mul+ReduceSum"]
 
 
+@pytest.mark.parametrize(
+    ("sides", "kernels"), [((3, 3), ["MaxPool+MaxPool+Add"]), ((3, 5), ["MaxPool", "MaxPool+Add"])]
+)
+def test_windows_of_one_kernel_have_the_same_extents(sides: tuple[int, int], kernels: list[str]) -> None:
+    """Its loop over a window is one for all of them."""
+    graph, b, (x,) = graph_of((1, 2, 6, 6))
+    windows = ({"kernel": (k, k), "pads": (const(k // 2),) * 4} for k in sides)
+    pooled = [b.one(op("MaxPool", strides=(1, 1), dilations=(1, 1), **window), x) for window in windows]
+    assert shown(finish(graph, b.one(op("Add"), *pooled))) == kernels
+
+
 def test_what_sums_read_is_not_stored_beside_what_it_is_computed_of() -> None:
     """As in a normalisation's gradient: the product's result is stored anyway, and its readers compute the rest."""
     graph, b, (x, y) = graph_of((8, 33), (8, 33))

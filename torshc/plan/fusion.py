@@ -240,6 +240,8 @@ class Fuser:
             windowed = source if source.kind == "row" and row_space(source) is None else own
             if len(spaces) > 1 or windowed is own:
                 return "template"
+            if own.kind == "row" and _loops(source) != _loops(own):
+                return "axes"
             return None if value.shape == node.output.shape else "shape"
         if len(spaces) > 1:
             return "axes"
@@ -469,6 +471,12 @@ def _spread(value: Value) -> bool:
 def row_space(group: Group) -> Space | None:
     """Full shape and reduced axes of a row group, or None for a window reduction or an undecomposed composite."""
     return next((_space(n) for n in group.nodes if n.op.family == "reduce"), None)
+
+
+def _loops(group: Group) -> set[Shape]:
+    """The extents over which the nodes of a row group are summed, a kernel's loop for all of them."""
+    nests = [node.op.nest(node, 0) for node in group.nodes if kind_of(node) == "row"]
+    return {nest.reduce for nest in nests if nest is not None}
 
 
 def _space(node: Node) -> Space:
