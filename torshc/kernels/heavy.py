@@ -163,9 +163,20 @@ def copy_kernel(
     source: Source, axes: Sequence[Expr], storage: Mapping[Value, Storage], to: Temporary, dtype: DType = F32
 ) -> MapKernel:
     """Write the element that `source` makes over the axes to a temporary of a type, row-major."""
+    return copies_kernel(lambda buffers: [source(buffers)], axes, storage, to, dtype)
+
+
+def copies_kernel(
+    sources: Callable[[Buffers], Sequence[Expr]],
+    axes: Sequence[Expr],
+    storage: Mapping[Value, Storage],
+    to: Temporary,
+    dtype: DType = F32,
+) -> MapKernel:
+    """The same of several elements, [element][axes]."""
     buffers = Buffers(storage)
-    element = source(buffers)
-    place = row_major(axes)
+    elements = sources(buffers)
+    place, size = row_major(axes), product([a.args[0] for a in axes])
     target = add_buffer(buffers, to, written=True, dtype=dtype)
     inner = as_int(axes[-1].args[0]) or COPY_CHUNK
     rows = max(1, COPY_CHUNK // inner)
@@ -175,9 +186,9 @@ def copy_kernel(
         buffers=tuple(buffers.list),
         tasks=ceil_div(outer, rows) * chunks,
         flops=const(0),
-        nbytes=outer * axes[-1].args[0] * (2 * dtype.size),
+        nbytes=outer * axes[-1].args[0] * ((1 + len(elements)) * dtype.size),
         axes=tuple(axes),
-        stores=(Store(target, place, element),),
+        stores=tuple(Store(target, size * n + place, element) for n, element in enumerate(elements)),
         rows=rows,
         chunk=COPY_CHUNK,
     )

@@ -239,7 +239,34 @@ T_FN void backward(const f32v *m, f32v *out, int64_t out_step) {
     out[3 * out_step] = m[5] + 0.244140625f * d0 + 3.375f * d1;
 }
 
-/* The outputs of a tile, for `channels` channels from n0 on, from sums[36][SUM_STEP]. */
+/* The outputs of a tile, for `channels` channels from n0 on, as sums of the terms as they are. */
+static __attribute__((noinline)) void sum_plainly(const struct call *c, const float *x, const float *weights,
+    int64_t tile, int64_t n0, int64_t channels) {
+    const struct place at = place_of(tile);
+    const int64_t bottom = t_imin(at.h + 4, OH), right = t_imin(at.w + 4, OW);
+    const float *image = x + at.n * 5408;
+    for (int64_t n = n0; n < n0 + channels; n += 16) {
+        for (int64_t row = at.h; row < bottom; row++) {
+            for (int64_t column = at.w; column < right; column++) {
+                f32v acc = {0};
+                for (int64_t tap = 0; tap < 9; tap++) {
+                    const int64_t h = row - 1 + tap / 3, w = column - 1 + tap % 3;
+                    const int inside = h >= 0 && h < IH && w >= 0 && w < IW; /* zeros, too, meet weights that may be infinite */
+                    const float *from = inside ? image + (h * 416 + w * 32) : NULL;
+                    const float *factors = weights + (n * 288 + tap / 3 * 3 + tap % 3);
+                    for (int64_t i = 0; i < IC; i++) {
+                        float lanes[16];
+                        for (int lane = 0; lane < 16; lane++) lanes[lane] = factors[i * 9 + lane * 288];
+                        acc += t_splat_f32(inside ? from[i] : 0) * t_load_f32(lanes);
+                    }
+                }
+                finish(c, (at.n * OH + row) * OW + column, n, acc, 16);
+            }
+        }
+    }
+}
+
+/* The same from sums[36][SUM_STEP]. */
 static void transform_out(const struct call *c, const float *sums, int64_t tile, int64_t n0, int64_t channels) {
     const struct place at = place_of(tile);
     const int64_t sum_step = SUM_STEP, rows = t_imin(4, OH - at.h), columns = t_imin(4, OW - at.w);
@@ -259,38 +286,16 @@ static void transform_out(const struct call *c, const float *sums, int64_t tile,
     }
 }
 
-/* The same as sums of the terms as they are, from weights[panel][9][IC][T_NR]. */
-static __attribute__((noinline)) void sum_plainly(const struct call *c, const float *x, const float *weights,
-    int64_t tile, int64_t n0, int64_t channels) {
-    const struct place at = place_of(tile);
-    const int64_t bottom = t_imin(at.h + 4, OH), right = t_imin(at.w + 4, OW);
-    const float *image = x + at.n * 5408;
-    for (int64_t n = n0; n < n0 + channels; n += 16) {
-        const float *panel = weights + n / T_NR * (9 * IC * T_NR) + n % T_NR;
-        for (int64_t row = at.h; row < bottom; row++) {
-            for (int64_t column = at.w; column < right; column++) {
-                f32v acc = {0};
-                for (int64_t tap = 0; tap < 9; tap++) {
-                    const int64_t h = row - 1 + tap / 3, w = column - 1 + tap % 3;
-                    if (h < 0 || h >= IH || w < 0 || w >= IW) continue;
-                    const float *from = image + (h * 416 + w * 32);
-                    for (int64_t i = 0; i < IC; i++) acc += t_splat_f32(from[i]) * t_load_f32(panel + (tap * IC + i) * T_NR);
-                }
-                finish(c, (at.n * OH + row) * OW + column, n, acc, 16);
-            }
-        }
-    }
-}
-
-void k70030305d3ad(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k91ef0b36f9e7(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const float *x = (const float *)buf[0], *sums = buf[1];
+    const float *weights = (const float *)buf[3];
     const uint8_t *odd = buf[2];
     (void)scratch;
     for (int64_t t = begin; t < end; t++) {
         if (odd[t]) {
-            sum_plainly(c, x, buf[3], t, 0, GROUPS * OC);
+            sum_plainly(c, x, weights, t, 0, GROUPS * OC);
         } else {
             transform_out(c, sums + t * WIDE, t, 0, GROUPS * OC);
         }

@@ -233,6 +233,8 @@ WINOGRAD = [
     Case((1, 128, 15, 13), (136, 128, 3, 3), "winograd_inputs gemm winograd_outputs", pads=(1, 1, 1, 1), residual=True),
     Case((2, 128, 9, 9), (136, 128, 3, 3), "map winograd_inputs gemm winograd_outputs", layout=None, activation="Tanh"),
     Case((1, 16, 20, 20), (16, 16, 3, 3), "map winograd", layout=None),
+    Case((1, 16, 20, 21), (40, 16, 3, 3), "map winograd", pads=(1, 1, 1, 0), packed=False, residual=True),
+    Case((2, 128, 15, 13), (136, 128, 3, 3), "map winograd_inputs gemm winograd_outputs", packed=False),
     Case((1, 16, 1, 1), (24, 16, 3, 3), "conv", pads=(1, 1, 1, 1)),
     Case((1, 16, 14, 14), (24, 16, 3, 3), "conv", (2, 2), (1, 1, 1, 1)),
     Case((1, 12, 14, 14), (24, 12, 3, 3), "conv", pads=(1, 1, 1, 1)),

@@ -34,13 +34,20 @@ def program(
     stride: int = 1,
     pad: int = 1,
     groups: int = 1,
+    brought: bool = False,
 ) -> Program:
-    """A convolution of images of size x size; `known`: whether the compiler knows how many."""
+    """A convolution of images of size x size.
+
+    Args:
+        known: whether the compiler knows how many.
+        brought: whether a run brings the filters.
+    """
     m = Maker()
     compiler = compiler or compilers()[0]
     x = m.input(images if known else "images", channels, size, size, layout=LAST)
     plain = {"strides": (stride,) * 2, "dilations": (1, 1), "group": groups, "pads": (const(pad),) * 4}
-    y = m.add("Conv", x, m.constant(filters), layout=LAST, **plain)
+    w = m.input(*filters.shape) if brought else m.constant(filters)
+    y = m.add("Conv", x, w, layout=LAST, **plain)
     return Program(m.output(y), {"images": images}, Machine(native_lanes(), kind_of(compiler), slack=slack), compiler)
 
 
@@ -267,8 +274,18 @@ def test_numbers_of_images_that_a_run_knows_take_the_kernels_of_known_ones(
 
 
 def test_weights_that_a_transform_may_overflow_are_summed_plainly() -> None:
-    filters = np.ones((16, 16, 3, 3), np.float32)
+    """Where a run brings them, what they make infinite or NaN is computed again."""
+    filters, x = np.ones((32, 32, 3, 3), np.float32), random(np.random.default_rng(19), (1, 32, 20, 20))
+    brought = program(32, filters, 20, ALL, brought=True)
     for value, kind in ((2.0, "winograd"), (1e30, "conv"), (np.inf, "conv"), (np.nan, "conv")):
         filters[0, 0, 0, 0] = value
-        (kernel,) = program(16, filters, 20, ALL).kernels
+        (kernel,) = program(32, filters, 20, ALL).kernels
         assert kernel.kind == (kind if native_lanes() >= 8 else "conv") or native_lanes() < 8
+        last = brought.kernels[-1]
+        assert (isinstance(last, WinogradKernel) and last.form is FORMS[0]) or native_lanes() < 8
+        with np.errstate(invalid="ignore"):
+            expected = convolved(x, filters)[0]
+        for found, wanted in zip(brought.run(x, filters)[0][0], expected, strict=True):
+            np.testing.assert_allclose(
+                found, wanted, rtol=0, atol=2e-5 * np.abs(wanted[np.isfinite(wanted)]).max(initial=0)
+            )

@@ -46,7 +46,7 @@ from .gemm import Product, is_bytes, is_halves, lower_product
 from .int8 import Int8AmxKernel, halo_blocks, has_halo, row_steps
 from .pack import BYTE_STEP, QUAD, WORD_COLUMNS, panels, quads
 from .tiles import BLOCK_K, Blocks, Tile, choose_blocks, choose_tile, come_from_far, partial_sums
-from .winograd import Choice, choose_forms, lower_winograd
+from .winograd import Choice, choose_forms, lower_winograd, plain_weights
 
 Array = np.ndarray[Any, Any]
 ZERO_ALIGN = 64
@@ -208,8 +208,9 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
     if alone and size.planes is None and size.depthwise:
         return [*before, *lower_depthwise(group, node, size, element, storage, machine)]
     pairs = halves and choose_form(machine.extras) is DotKernel
-    choices = choose_forms(size, w, machine, PAIRS if pairs else 1) if planar or pairs else []
-    if choices and not (pairs and any(c.form is None for c in choices)):
+    choices = choose_forms(size, w, machine, PAIRS if pairs else 1) if floats or (pairs and known) else []
+    readable = not choices or plain_weights(w, size, Buffers(storage)) is not None
+    if choices and readable and not (pairs and any(c.form is None for c in choices)):
         if pairs:
             element, before = channels_last(x, size, group, storage, dtype=F32)
         made_by = []
@@ -237,12 +238,9 @@ def _by_choice(
     machine: Machine,
 ) -> list[Kernel]:
     """A 3x3 convolution by one of Winograd's forms, or by plain sums."""
-    phases = plain_phases(size)
     if choice.form is None:
-        return lower_direct(group, node, size, element, phases, storage, machine)
-    tile = choice.form.choose_tile(machine, size)
-    packed = pack_weights(node.operands[1], size, phases, tile, False)
-    return lower_winograd(group, node, size, choice, packed, tile, element, storage)
+        return lower_direct(group, node, size, element, plain_phases(size), storage, machine)
+    return lower_winograd(group, node, size, choice, machine, element, storage)
 
 
 def _as_product(

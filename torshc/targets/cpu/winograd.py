@@ -28,10 +28,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import F32, U8, Expr, acc, as_int, axis, ceil_div, const, max_of
+from ...expr import F32, U8, Expr, acc, as_int, axis, ceil_div, const, load, max_of, min_of, select
 from ...graph import Node, Value
 from ...kernels.base import Kernel, Packed, Store, Temporary
-from ...kernels.heavy import HeavyKernel, Strided, accumulated, add_buffer, epilogue_flops, finish, join_stores, traffic
+from ...kernels.heavy import (
+    HeavyKernel,
+    Strided,
+    accumulated,
+    add_buffer,
+    copies_kernel,
+    epilogue_flops,
+    finish,
+    join_stores,
+    row_major,
+    strided_operand,
+    temporary,
+    traffic,
+)
 from ...kernels.machine import Machine
 from ...kernels.nest import Buffers
 from ...plan.group import Group
@@ -52,6 +65,7 @@ PANEL_BLOCK = 4  # panels that are multiplied before they are transformed back
 LARGEST = 2.0**40  # of weights, so that what they make of inputs up to 2^50 has no overflow
 PLAIN_CYCLES = 0.55  # of a fused multiply-add of vectors
 TRANSFORM_CYCLES = 5.0  # of a vector of a transformed tile
+PACK_CYCLES = 15.0  # of a vector of weights that a run brings
 FILTERS = 4096  # that are transformed at once, so that their points stay in a cache
 BYTES_A_CYCLE = 5.0  # of weights that no cache holds
 # The same of a processor with products of bf16, but no tiles: a Zen 4, which was measured, or a Zen 5. From 7.2 on F(4)
@@ -275,12 +289,15 @@ class ResultsKernel(TilesKernel):
     Attributes:
         pixels: output axes of the epilogue, neighbours joined.
         channel: axis of the output channels.
-        plain: buffer of the weights as they are, [panel][tap][ic][columns], for tiles with inputs that are not finite.
+        plain: the weights as they are, stepping along channels out and in, rows and columns, for plain sums.
+        checks: whether results that are not finite are computed again as plain sums: of weights that a run brings
+            nothing is known. Else plain sums are for tiles alone whose inputs are not finite.
     """
 
     pixels: tuple[Expr, ...]
     channel: Expr
-    plain: int
+    plain: Strided
+    checks: bool
 
     @property
     def approximation(self) -> str:
@@ -377,15 +394,26 @@ def choose_forms(size: Geometry, w: Value, machine: Machine, rate: int = 1) -> l
         return []
     if size.ic % machine.lanes or size.oc % machine.lanes or not _is_moderate(w):
         return []
-    least, terms = max(machine.slack, size.taps * size.ic), parts.terms(size)
+    if w.const is None and parts.side > 1:
+        return []
+    # Weights that a run brings are mostly trained: gradients are to be as near as by plain sums.
+    plain, terms = size.taps * size.ic, parts.terms(size)
+    least = plain if w.const is None else max(machine.slack, plain)
     allowed = [f for f in FORMS if f.roundings(terms) <= least]
     if size.groups > 1 and any(size.oc % f.choose_tile(machine, size).columns for f in allowed):
         return []
 
+    def packing(points: int) -> float:
+        vectors = terms * size.groups * size.oc // machine.lanes
+        return 0.0 if w.const is not None else PACK_CYCLES * points * vectors
+
+    def cycles(form: Form, some: Geometry) -> float:
+        return packing(form.points**2) + _cycles(form, some, terms, machine)
+
     def choose(images: int) -> tuple[Form | None, bool]:
         some = replace(size, images=const(images))
-        form = min(allowed, key=lambda f: _cycles(f, some, terms, machine), default=None)
-        if form is None or _cycles(form, some, terms, machine) >= _plain_cycles(some, machine) / rate:
+        form = min(allowed, key=lambda f: cycles(f, some), default=None)
+        if form is None or cycles(form, some) >= packing(size.taps) + _plain_cycles(some, machine) / rate:
             return None, False
         if _weights(form, size, terms) <= CACHE:
             return form, False
@@ -399,7 +427,7 @@ def choose_forms(size: Geometry, w: Value, machine: Machine, rate: int = 1) -> l
 
 
 def _is_moderate(w: Value) -> bool:
-    return w.const is not None and bool(np.all(np.abs(w.const) <= LARGEST))  # False of NaN
+    return w.const is None or bool(np.all(np.abs(w.const) <= LARGEST))  # False of NaN
 
 
 def _weights(form: Form, size: Geometry, terms: int) -> int:
@@ -433,15 +461,15 @@ def lower_winograd(
     node: Node,
     size: Geometry,
     choice: Choice,
-    plain: Packed,
-    tile: Tile,
+    machine: Machine,
     element: ElementAt,
     storage: Mapping[Value, Storage],
 ) -> list[Kernel]:
-    """The kernels of a convolution by the form that was chosen for it; `plain`: its weights in panels of the tile."""
+    """The kernels of a convolution by the form that was chosen for it."""
     form, parts = choice.form, Parts.of(size)
     assert form is not None and parts is not None
-    weights, terms = _pack(node.operands[1], size, parts, form, tile), parts.terms(size)
+    tile, terms = form.choose_tile(machine, size), parts.terms(size)
+    weights, before = _pack(node.operands[1], size, parts, form, tile, storage, group.id)
     buffers, tiles = Buffers(storage), form.tiles(size)
     shared: dict[str, Any] = {
         "size": size, "parts": parts, "form": form, "x": source_strides(element, size, buffers), "tile": tile
@@ -450,7 +478,7 @@ def lower_winograd(
         w, block = add_buffer(buffers, weights), _block(form, size, terms, tile)
         strips = max_of(ceil_div(tiles, block), _strips(form, size, terms, tile))
         more = {"w": w, "block": block, "strips": strips, "panel_block": PANEL_BLOCK}
-        return [_with_results(WinogradKernel, group, node, plain, buffers, strips, shared | more)]
+        return [*before, _with_results(WinogradKernel, group, node, buffers, strips, shared | more)]
     points, name = form.points**2, f"of_{form.outputs}"
     made = InputsKernel(buffers=(), tasks=tiles, flops=const(0), nbytes=const(0), stores=(), v=0, odd=0, **shared)
     v, sums = (
@@ -465,22 +493,22 @@ def lower_winograd(
     buffers = Buffers(storage)
     shared["x"] = source_strides(element, size, buffers)
     more = {"products": add_buffer(buffers, sums), "odd": add_buffer(buffers, odd, dtype=U8)}
-    outputs = _with_results(OutputsKernel, group, node, plain, buffers, tiles, shared | more)
-    return [inputs, products, outputs]
+    outputs = _with_results(OutputsKernel, group, node, buffers, tiles, shared | more)
+    return [*before, inputs, products, outputs]
 
 
 def _with_results(
     kind: type[ResultsKernel],
     group: Group,
     node: Node,
-    plain: Packed,
     buffers: Buffers,
     tasks: Expr,
     fields: dict[str, Any],
 ) -> ResultsKernel:
     """A kernel with the epilogue of the group."""
-    size = fields["size"]
-    raw = add_buffer(buffers, plain)
+    size, w = fields["size"], node.operands[1]
+    plain = plain_weights(w, size, buffers)
+    assert plain is not None
     channel = axis("c", size.groups * size.oc)
     named = [axis(n, e) for n, e in (("n", size.images), ("h", size.oh), ("w", size.ow))]
     n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in named)
@@ -495,13 +523,29 @@ def _with_results(
         stores=tuple(stores),
         pixels=tuple(pixels),
         channel=channel,
-        plain=raw,
+        plain=plain,
+        checks=w.const is None,
         **fields,
     )
 
 
+def plain_weights(w: Value, size: Geometry, buffers: Buffers) -> Strided | None:
+    """Weights as they are, of floats: steps along channels out and in, rows and columns; None where they have none."""
+    named = {"c": size.groups * size.oc, "k": size.ic, "t0": size.kernel[0], "t1": size.kernel[1]}
+    axes = [axis(name, n) for name, n in named.items()]
+    if w.const is None:
+        return strided_operand(buffers.resolve(load(w, tuple(axes), w.dtype)), axes)
+    floats = Packed(w, "f32", lambda array: [array.astype(F32.numpy)], 4 * math.prod(named.values()), F32)
+    return strided_operand(temporary(add_buffer(buffers, floats), row_major(axes)), axes)
+
+
 def _products(
-    made: TilesKernel, weights: Packed, v: Temporary, sums: Temporary, storage: Mapping[Value, Storage], flops: Expr
+    made: TilesKernel,
+    weights: Packed | Temporary,
+    v: Temporary,
+    sums: Temporary,
+    storage: Mapping[Value, Storage],
+    flops: Expr,
 ) -> GemmKernel:
     """The products of all points, matrices of a batch. A task is a point's panel, by some of the tiles."""
     size, tile, points, (v_step, sum_step) = made.size, made.tile, made.form.points**2, made.steps
@@ -552,15 +596,39 @@ def _strips(form: Form, size: Geometry, terms: int, tile: Tile) -> Expr:
     return form.tiles(size) // tile.rows if _weights(form, size, terms) <= CACHE else const(1)
 
 
-def _pack(w: Value, size: Geometry, parts: Parts, form: Form, tile: Tile) -> Packed:
-    terms = parts.terms(size)
+def _pack(
+    w: Value, size: Geometry, parts: Parts, form: Form, tile: Tile, storage: Mapping[Value, Storage], owner: int
+) -> tuple[Packed | Temporary, list[Kernel]]:
+    """Transformed weights; and of those that a run brings the kernel that makes them."""
+    terms, panels = parts.terms(size), -(-size.oc // tile.columns)
+    nbytes = form.points**2 * size.groups * panels * tile.columns * terms * 4
+    if w.const is not None:
+        points = ", ".join(map(str, form.pairs))
+        how = f"{form.name} at {points}, {parts}, panels of {tile.columns}"
+        return Packed(w, how, lambda array: [_transform(form, parts.cut(array), tile.columns)], nbytes, F32), []
+    to = Temporary(f"weights_of_{form.outputs}", owner, const(nbytes))
+    axes = [axis("g", size.groups), axis("p", panels), axis("k", terms), axis("c", tile.columns)]
+    g, p, k, c = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
+    column = p * tile.columns + c
+    channel = g * size.oc + min_of(column, size.oc - 1)
 
-    def make(array: Array) -> list[Array]:
-        return [_transform(form, parts.cut(array), tile.columns)]
+    def transformed(buffers: Buffers) -> list[Expr]:
+        taps = [[buffers.resolve(load(w, (channel, k, const(i), const(j)), F32)) for i in range(3)] for j in range(3)]
+        rows = zip(*(_at_points(form, column) for column in taps), strict=True)
+        points = [e for row in rows for e in _at_points(form, row)]
+        return [e if size.oc % tile.columns == 0 else select(column < size.oc, e, const(0.0, F32)) for e in points]
 
-    nbytes = form.points**2 * size.groups * -(-size.oc // tile.columns) * tile.columns * terms * 4
-    points = ", ".join(map(str, form.pairs))
-    return Packed(w, f"{form.name} at {points}, {parts}, panels of {tile.columns}", make, nbytes, F32)
+    return to, [copies_kernel(transformed, axes, storage, to)]
+
+
+def _at_points(form: Form, taps: Sequence[Expr]) -> list[Expr]:
+    """Sums of three taps by each row of G, of which those of p and -p differ in the sign of the middle one alone."""
+    (low, *_), *pairs, _ = form.weights
+    found = [taps[0] * const(float(low), F32)]
+    for row in pairs[::2]:
+        first, middle, last = (t * const(float(f), F32) for t, f in zip(taps, row, strict=True))
+        found += [first + last + middle, first + last - middle]
+    return [*found, taps[2]]
 
 
 def _transform(form: Form, filters: Array, columns: int) -> Array:
