@@ -40,7 +40,7 @@ bare := cat cp cut dirname echo env ln make mkdir mktemp mv rm sed sh sha256sum 
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized tests-sanitized shape-fuzz graph-fuzz contrib-fuzz mutants mutate fuzz coverage trust operators bench bench-operators bench-decoder bench-ranks bench-functions bench-profile bench-resize bench-training cluster learning kills contexts card sample-c dist venv venv-bare clean distclean
+.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized tests-sanitized shape-fuzz graph-fuzz contrib-fuzz mutants mutate fuzz coverage trust operators bench bench-operators bench-decoder bench-ranks bench-functions bench-profile bench-resize bench-training cluster learning kills contexts card sample-c dist venv venv-whole venv-bare clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -192,6 +192,10 @@ dist: $(call stamp,dist) ## what a release holds, in dist/: built from the commi
 	$(py) -m tests.release
 
 venv: $(call stamp,test) $(call stamp,check) ## the whole environment, for work on torshc
+
+venv-whole: | $(py) ## the same with a clang from PyPI, in one call of pip, of which each builds torshc
+	@$(call install,'.[test$(comma)check$(comma)toolchain]')
+	@touch $(addprefix $(VENV)/.ready-,test check test-toolchain)
 
 clean: ## remove what was built, keep the environment
 	rm -rf build dist samples/c/build .mypy_cache .ruff_cache .pytest_cache .hypothesis
