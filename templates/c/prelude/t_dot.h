@@ -73,13 +73,13 @@ T_FN u32v t_quad(const uint8_t *p, const int count) {
     return t_splat_u32(x);
 }
 
-/* acc[r][v] += sum over i < k of a[r][i] * b[i][v]. */
-T_FN void t_dot_fma(const int rows, const int vecs, int k, const uint8_t *const *a, const int32_t *b,
+/* acc[r][v] += sum over i < k of a[r][i] * b[i][v].  Of `ahead`, what is asked for in rows of words. */
+T_FN void t_dot_fma(const int rows, const int vecs, int k, const uint8_t *const *a, const int32_t *b, struct t_ahead ahead,
                     i32v acc[T_MR][T_NV]) {
     const int ways = rows * vecs > T_CHAINS / 2 ? 1 : rows * vecs * 2 > T_CHAINS / 2 ? 2 : 4;
     const uint8_t *row[T_MR];
     T_UNROLL for (int r = 0; r < rows; r++) row[r] = a[r];
-    int i = 0;
+    int i = 0, wait = ahead.first;
 #ifdef T_DOT_ARM_H
     if (rows > 1) {
         i = t_dot_most(rows, vecs, k, row, b, acc);
@@ -104,6 +104,10 @@ T_FN void t_dot_fma(const int rows, const int vecs, int k, const uint8_t *const 
     }
     for (; i + 4 <= k; i += 4, b += T_NR) {
         i32v col[T_NV];
+        if (!(__builtin_constant_p(ahead.every) && ahead.every == 0) && --wait == 0) {
+            T_UNROLL for (int v = 0; v < vecs; v++) __builtin_prefetch((const char *)(b + v * TORSHC_LANES) + ahead.bytes, 0, 2);
+            wait = ahead.every;
+        }
         T_UNROLL for (int v = 0; v < vecs; v++) col[v] = t_load_i32(b + v * TORSHC_LANES);
         T_UNROLL for (int r = 0; r < rows; r++) {
             const u32v x = t_quad(row[r] + i, 4);

@@ -52,7 +52,7 @@ T_FN void tile(const struct call *from, const int rows, const int vecs, int64_t 
     i32v acc[T_MR][T_NV];
     T_UNROLL for (int r = 0; r < rows; r++) row[r] = a + r * A_ROW;
     t_dot_open(rows, vecs, acc);
-    t_dot_fma(rows, vecs, s.k, row, s.b, acc);
+    t_dot_fma(rows, vecs, s.k, row, s.b, T_NOTHING_AHEAD, acc);
     T_UNROLL for (int r = 0; r < rows; r++) {
         T_UNROLL for (int v = 0; v < vecs; v++) {
             const int64_t column = n + v * 16;
@@ -81,7 +81,7 @@ static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, const
 }
 
 /* ---- tasks ---- */
-void kf7f89d312083(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k9fea22a2272b(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 7) / 8), t_imax(1, ((c->s0 + 48) / 96))), n_blocks = 1;
     (void)scratch;

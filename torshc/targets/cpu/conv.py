@@ -122,8 +122,8 @@ class ConvKernel(HeavyKernel):
 
     @property
     def fetches(self) -> bool:
-        """Whether tiles of floats ask memory for the panels that come next."""
-        return self.sums is F32 and come_from_far(self.buffers[self.w])
+        """Whether tiles ask memory for the panels that come next."""
+        return come_from_far(self.buffers[self.w])
 
     def weights_of(self, phase: int) -> int:
         """Offset of a phase's weights in a panel."""

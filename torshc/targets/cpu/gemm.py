@@ -98,8 +98,8 @@ class GemmKernel(ProductKernel):
 
     @property
     def fetches(self) -> bool:
-        """Whether tiles of floats ask memory for the panels that come next."""
-        return self.sums is not I32 and self.scale is None and come_from_far(self.buffers[self.b.buffer])
+        """Whether tiles of floats or bytes ask memory for the panels that come next."""
+        return self.scale is None and come_from_far(self.buffers[self.b.buffer])
 
     @property
     def rows_ahead(self) -> bool:
