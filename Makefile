@@ -193,7 +193,7 @@ dist: $(call stamp,dist) ## what a release holds, in dist/: built from the commi
 
 venv: $(call stamp,test) $(call stamp,check) ## the whole environment, for work on torshc
 
-venv-whole: | $(py) ## the same with a clang from PyPI, in one call of pip, of which each builds torshc
+venv-whole: | $(py) ## the same and ziglang's clang, by one call of pip instead of three that build torshc each
 	@$(call install,'.[test$(comma)check$(comma)toolchain]')
 	@touch $(addprefix $(VENV)/.ready-,test check test-toolchain)
 

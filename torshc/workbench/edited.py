@@ -41,10 +41,8 @@ def _signal_that_ends(bundle: Path, arrays: Arrays, threads: int) -> int:
     child = os.fork()
     if child == 0:
         faulthandler.disable()
-        with (
-            contextlib.suppress(BaseException),
-            load(bundle, max(threads, 1)) as model,
-        ):  # the parent meets it, and tells
+        # The parent meets what a run raises, and tells of it; here only the end of the process counts.
+        with contextlib.suppress(BaseException), load(bundle, max(threads, 1)) as model:
             model.run(arrays)
         os._exit(0)
     _, status = os.waitpid(child, 0)
