@@ -69,6 +69,7 @@ static __attribute__((noinline)) void finish_tile(const struct call *from, int r
 /* ---- tiles ---- */
 #define STEPS (K / (2 * T_STEP_WORDS))
 #define BETWEEN 4 /* steps of a tile between which some rows of the one before are finished */
+#define ROWS 8 /* that are finished after each step where both tiles are whole */
 
 /* A tile whose sums are made, where they lie, and how many of its rows are finished; no rows where more is added to its sums. */
 struct part {
@@ -84,12 +85,32 @@ static void finish_rows(const struct call *c, struct part *part, int to) {
     part->done += rows;
 }
 
+/* Makes the sums of a whole tile, and finishes rows of a whole one: few at a time, which processors do while they multiply. */
+static void multiply_whole(const struct call *c, struct part *before, int steps, struct t_bf16_rows a, struct t_bf16_panels b,
+    const float *start, float *held) {
+    const int64_t n = before->p * T_NR;
+    for (int i = 0; i < steps; i++) {
+        t_bf16_part(2, 2, i, i + 1, a, b, start, held, before->sums);
+        const int done = before->done;
+        if (done >= before->rows) continue;
+        for (int r = done; r < done + ROWS; r++)
+        T_UNROLL for (int v = 0; v < T_NV; v++)
+        finish(c, before->m + r, n + v * 16, t_load_f32(before->sums + r * T_NR + v * 16), 16);
+        before->done = done + ROWS;
+    }
+}
+
 /* Makes the sums of a tile from `start` on by some steps, and finishes the rows of the tile before meanwhile. */
 static void multiply(const struct call *c, struct part *before, struct part now, int steps, struct t_bf16_rows a, struct t_bf16_panels b,
     const float *start, float *held) {
-    for (int i = 0; i < steps; i += BETWEEN) {
-        t_bf16_tile_part(t_imin(T_MR, M - now.m), N - now.p * T_NR, i, (int)t_imin(i + BETWEEN, steps), a, b, start, held, before->sums);
-        finish_rows(c, before, ((i + BETWEEN) * T_MR + steps - 1) / steps);
+    if (M - now.m >= T_MR && (now.p + 1) * T_NR <= N && before->rows % T_MR == 0 && (before->p + 1) * T_NR <= N) {
+        multiply_whole(c, before, steps, a, b, start, held);
+        finish_rows(c, before, T_MR);
+    } else {
+        for (int i = 0; i < steps; i += BETWEEN) {
+            t_bf16_tile_part(t_imin(T_MR, M - now.m), N - now.p * T_NR, i, (int)t_imin(i + BETWEEN, steps), a, b, start, held, before->sums);
+            finish_rows(c, before, ((i + BETWEEN) * T_MR + steps - 1) / steps);
+        }
     }
     (*before) = now;
 }
@@ -108,7 +129,7 @@ static void copy(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
 }
 
 /* ---- tasks ---- */
-void k2602edb849b3(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kbabcd12b19e4(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0], .s1 = dim[1], .s2 = dim[2]}, *c = &at;
     const int64_t m_blocks = 1, n_blocks = c->s1, parts = c->s2;
     int64_t copied = -1; /* matrix whose last rows scratch holds */

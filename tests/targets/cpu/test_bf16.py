@@ -461,6 +461,32 @@ def test_many_results_are_written_by_rows(monkeypatch: pytest.MonkeyPatch) -> No
     np.testing.assert_array_equal(*found)
 
 
+def test_many_rows_take_columns_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever tasks follow each other, of the same chunk or the next: no bit is another."""
+    monkeypatch.setattr("torshc.targets.cpu.bf16.TILES_FLOPS", 100_000)
+    monkeypatch.setattr("torshc.targets.cpu.bf16.STAY_BYTES", 0)
+    monkeypatch.setattr("torshc.targets.cpu.bf16.FEW_BYTES", 0)
+    monkeypatch.setattr("torshc.targets.cpu.bf16.CHUNK_BYTES", 64 * 64 * 2)
+    left, right = halves(3, 2, 150, 64), halves(4, 2, 64, 230)
+    found = []
+    for least, chunks in ((1 << 20, 1), (128, 4)):
+        monkeypatch.setattr("torshc.targets.cpu.bf16.MANY_ROWS", least)
+        m = Maker()
+        made = program(m.output(product(m, m.input(*left.shape, dtype=BF16), right)), AmxKernel)
+        kernel, launch = made.kernels[-1], made.launches[-1]
+        assert isinstance(kernel, AmxKernel) and (kernel.rows_first, kernel.chunks) == (chunks > 1, chunks)
+        for tasks in (1, 3, 7, launch.tasks):
+            made.run(left)
+            made.memory[made.graph.outputs[0]].array[...] = np.nan
+            for begin in range(0, launch.tasks, tasks):
+                launch.run(begin, min(begin + tasks, launch.tasks))
+            found.append(made.read(made.graph.outputs[0]).copy())
+    assert launch.tasks > 8
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+
+
+@pytest.mark.skipif(WIDEST < 16, reason="has no vectors of 16 lanes")
 @pytest.mark.parametrize("rows", [1, 3])
 def test_large_weights_of_few_rows_are_read_in_one_piece(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One panel after the other in place of four beside each other: no bit is another."""

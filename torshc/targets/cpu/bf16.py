@@ -22,10 +22,14 @@ MOST_ROWS = 384  # of a block
 GROUP_BYTES = 512 * 1024  # of weights of a group of columns, of which L2 holds two
 STEP_WORDS = (16, 14, 12)  # words of two k that one of several equal steps takes, the best first
 STAY_BYTES = 768 * 1024  # of weights that stay in L2 beside the rows that they are multiplied with
+CHUNK_BYTES = 1280 * 1024  # of weights that many rows are multiplied with, one tile of them after the other
+MANY_ROWS = 384  # of a product, of which the first ones may wait for weights
 STREAM_BYTES = (
     4 * 1024 * 1024
 )  # of weights that lie in no cache of a core; from L2 one panel comes at a third of the rate
 BLOCK_STEPS = 16  # of a block of sums, whose weights stay in the first cache: 32 KiB of 48
+ROW_STEPS = 24  # of rows that stay in the first cache for all their columns
+MOST_AT_ONCE = 7  # rows that are finished after a step
 WHOLE_STEPS = 12  # that are not worth blocks
 PACKED_COLUMNS = 768  # for which rows that crowd each other out of the caches are worth packing
 LINE, SETS = 64, 64  # bytes of a line of that cache, and its sets
@@ -115,7 +119,7 @@ class AmxKernel(Bf16GemmKernel):
 
     Attributes:
         parts: pieces of the tiles of a block of rows. Tasks that follow each other have other columns where rows come
-            first, else other parts, which read the same weights.
+            first, else other parts, which read the same weights. Rows that come first do so for each chunk of columns.
     """
 
     template: ClassVar[str] = "gemm_bf16_amx.c.j2"
@@ -138,7 +142,9 @@ class AmxKernel(Bf16GemmKernel):
 
         As many as are wanted of what is outside, and of what is inside so many that as many threads end soonest.
         """
-        wanted, groups = ceil_div(wanted_tasks(self.flops), max_of(count, 1)), self.tile.panels(self.n.args[0])
+        count = count * self.chunks
+        wanted = ceil_div(wanted_tasks(self.flops), max_of(count, 1))
+        groups = ceil_div(self.tile.panels(self.n.args[0]), self.chunks)
         outside, inside = (tiles, groups) if self.rows_first else (groups, tiles)
         outer = min_of(wanted, outside)
         inner = min_of(ceil_div(wanted, max_of(outer, 1)), inside)
@@ -169,28 +175,56 @@ class AmxKernel(Bf16GemmKernel):
         """
         rows, depth, columns = (as_int(e) or 0 for e in (self.m.args[0], self.k, self.n.args[0]))
         long = depth > WHOLE_STEPS * STEP and columns >= PACKED_COLUMNS
+        return long and self.crowded and not (self.has_few_weights or 0 < rows <= self.tile.rows)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether rows lie so far apart that their lines share few sets of a cache."""
         lines = (as_int(self.a.steps[0]) or 0) * self.packed // LINE if self.window is None else 0
-        crowded = lines > 0 and math.gcd(lines, SETS) >= SETS // 2
-        return long and crowded and not (self.rows_first or 0 < rows <= self.tile.rows)
+        return lines > 0 and math.gcd(lines, SETS) >= SETS // 2
+
+    @property
+    def weight_bytes(self) -> int | None:
+        """Bytes of the weights of a matrix, where that is known."""
+        depth, columns = as_int(self.k), as_int(self.n.args[0])
+        return None if depth is None or columns is None else depth * columns * self.packed
+
+    @property
+    def has_few_weights(self) -> bool:
+        """Whether the first tile of rows may wait for all weights: there are few, or more results than operands."""
+        if self.weight_bytes is None:
+            return False
+        wide = (as_int(self.n.args[0]) or 0) >= (as_int(self.k) or 0)
+        return self.weight_bytes <= (STAY_BYTES if wide else FEW_BYTES)
 
     @property
     def rows_first(self) -> bool:
-        """Whether all columns of a tile of rows are done before the next rows.
+        """Whether all columns of a chunk are done for a tile of rows before the next rows.
 
-        The first tile then waits for all weights, which pays where there are few, or more results than operands.
+        Results are then written by rows, and weights are read again from L2, in the order in which they lie.
         """
-        depth, columns = as_int(self.k), as_int(self.n.args[0])
-        if depth is None or columns is None:
-            return False
-        return depth * columns * self.packed <= (STAY_BYTES if columns >= depth else FEW_BYTES)
+        rows, depth, columns = (as_int(e) or 0 for e in (self.m.args[0], self.k, self.n.args[0]))
+        many = self.direct and rows >= MANY_ROWS and columns >= depth > 0 and not self.crowded
+        return self.has_few_weights or many
+
+    @property
+    def chunks(self) -> int:
+        """Pieces of the columns whose weights stay in L2 for all rows."""
+        return -(-(self.weight_bytes or 0) // CHUNK_BYTES) if self.rows_first else 1
 
     @property
     def keeps(self) -> str:
         """What the first cache is to hold for the next tile, "rows" or "weights"; nothing where neither has room."""
         depth = as_int(self.k) or 0
         if self.rows_first:
-            return "rows" if depth <= BLOCK_STEPS * STEP else ""
+            return "rows" if depth <= ROW_STEPS * STEP else ""
         return "weights" if self.blocked or depth <= BLOCK_STEPS * STEP else ""
+
+    @property
+    def rows_a_step(self) -> int:
+        """Rows of a whole tile that are finished after each step of the next one, so that all are after the last."""
+        words = 2 * self.words if self.direct else STEP
+        return rows_a_step(self.tile.rows, max((as_int(self.k) or 1) // words // self.k_blocks, 1))
 
     @property
     def k_blocks(self) -> int:
@@ -283,6 +317,15 @@ def wanted_tasks(flops: Expr) -> Expr:
     """
     tasks = clamp(flops // TILES_FLOPS, 1, MOST_TASKS)
     return max_of(tasks // EVEN * EVEN, min_of(tasks, EVEN))
+
+
+def rows_a_step(rows: int, steps: int) -> int:
+    """The fewest of some rows, in equal parts, for which so many steps are enough; of few steps some rows are left.
+
+    >>> rows_a_step(32, 24), rows_a_step(28, 144), rows_a_step(32, 2)
+    (2, 1, 8)
+    """
+    return next(n for n in range(1, rows + 1) if rows % n == 0 and (n * steps >= rows or n >= MOST_AT_ONCE))
 
 
 def _even_pieces(outer: int, inside: int, most: int) -> int:

@@ -26,7 +26,7 @@ from ...kernels.machine import Machine
 from ...kernels.nest import Buffers
 from ...plan.group import Group
 from ...plan.storage import Storage
-from .bf16 import BLOCK_BYTES, STAY_BYTES, AmxKernel, Bf16GemmKernel, Window, choose_form
+from .bf16 import BLOCK_BYTES, STAY_BYTES, AmxKernel, Bf16GemmKernel, Window, choose_form, rows_a_step
 from .conv_shape import ElementAt, Geometry, bias_of, source_strides
 from .pack import HALF_COLUMNS, STEP, panels, words_of_halves
 from .tiles import Blocks
@@ -131,6 +131,12 @@ class ImageKernel(AmxKernel):
             pixels = self.rows * width if exact else (self.rows - 1) * self.wide + width
             found.append((-(-pixels // (2 * rows)), rows, exact))
         return min(found)
+
+    @property
+    def rows_a_step(self) -> int:
+        """Pixels of a whole pair of tiles that are finished after each step of the next one."""
+        made = self.tile_rows // 2 if self.pooled else 2 * self.tile_rows
+        return rows_a_step(made, self.steps * len(self.taps))
 
     @property
     def extra(self) -> int:
