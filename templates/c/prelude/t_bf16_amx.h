@@ -90,9 +90,13 @@ T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16
             const uint16_t *from = a.at + (a.places ? a.places[t] : 0);
             t_bf16_ahead(&b, 1);
             T_AMX_LOAD(6, b.at, 64);
+            T_AMX_SPACE();
             if (across > 1) T_AMX_LOAD(7, b.at + b.panel, 64);
+            T_AMX_SPACE();
             T_AMX_LOAD(4, from, a.row * 2);
+            T_AMX_SPACE();
             if (down > 1) T_AMX_LOAD(5, from + a.below, a.row * 2);
+            T_AMX_SPACE();
             T_AMX_DOT_BF16(0, 4, 6);
             if (down > 1) T_AMX_DOT_BF16(2, 5, 6);
             if (across > 1) T_AMX_DOT_BF16(1, 4, 7);
@@ -118,10 +122,6 @@ T_FN void t_bf16_sums(const int down, const int across, int steps, struct t_bf16
 #define T_LOAD_WEIGHTS T_AMX_STREAM
 #endif
 
-/* Between loads of tiles: a core whose other thread is at work too takes up to a third longer for loads that follow each other
- * closely; one alone takes no longer for these. */
-#define T_SPACE() __asm__ volatile("nop; nop; nop; nop; nop; nop; nop; nop")
-
 /* The same in parts, of all steps of all taps those from `from` up to `to`: the sums stay in their tiles, from `start` on, or 0
  * where that is NULL. In the first step what these held before goes to `before`, a tile behind each product, as four stores at
  * once hold up the loads behind them; `held` is where there are no tiles. */
@@ -137,9 +137,9 @@ T_FN void t_bf16_part(const int down, const int across, int from, int to, struct
         const int first = i == 0;
         const uint16_t *rows = a.at + (a.places ? a.places[tap] : 0);
         T_LOAD_ROWS(4, rows, a.row * 2);
-        T_SPACE();
+        T_AMX_SPACE();
         T_LOAD_WEIGHTS(6, b.at, 64);
-        T_SPACE();
+        T_AMX_SPACE();
         if (first) {
             T_AMX_STORE(0, before, row);
             if (start) T_AMX_LOAD(0, start, row);
@@ -153,7 +153,7 @@ T_FN void t_bf16_part(const int down, const int across, int from, int to, struct
         }
         if (down > 1) {
             T_LOAD_ROWS(5, rows + a.below, a.row * 2);
-            T_SPACE();
+            T_AMX_SPACE();
             T_AMX_DOT_BF16(2, 5, 6);
         }
         if (first) {
@@ -163,7 +163,7 @@ T_FN void t_bf16_part(const int down, const int across, int from, int to, struct
         }
         if (across > 1) {
             T_LOAD_WEIGHTS(7, b.at + b.panel, 64);
-            T_SPACE();
+            T_AMX_SPACE();
             T_AMX_DOT_BF16(1, 4, 7);
         }
         if (first) {

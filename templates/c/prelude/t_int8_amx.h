@@ -58,14 +58,18 @@ T_FN void t_int8_sums(const int down, const int across, struct t_rows x, struct 
         const uint8_t *a = x.a + x.runs[run];
         for (int i = 0; i < x.steps; i++, a += x.step, b += 256) {
             T_AMX_LOAD(6, b, 64);
+            T_AMX_SPACE();
             T_AMX_LOAD(4, a, x.row);
+            T_AMX_SPACE();
             T_AMX_DOT_U8_I8(0, 4, 6);
             if (down > 1) {
                 T_AMX_LOAD(5, a + x.below, x.row);
+                T_AMX_SPACE();
                 T_AMX_DOT_U8_I8(2, 5, 6);
             }
             if (across > 1) {
                 T_AMX_LOAD(7, b + w.panel, 64);
+                T_AMX_SPACE();
                 T_AMX_DOT_U8_I8(1, 4, 7);
             }
             if (down > 1 && across > 1) T_AMX_DOT_U8_I8(3, 5, 7);
