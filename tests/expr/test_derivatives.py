@@ -29,7 +29,7 @@ RANGES = {
     "acosh": ABOVE_ONE, "asin": WITHIN_ONE, "acos": WITHIN_ONE, "atanh": WITHIN_ONE, "sqrt": ABOVE, "log": ABOVE,
     "log1p": ABOVE, "pow": ABOVE, "mod": ABOVE, "fmod": ABOVE, "floordiv": ABOVE, "div": ABOVE,
 }  # fmt: skip
-OF_ROUNDED = ("as_", "from_bits_", "near_normal")  # of storage; and whose form in NumPy takes f32
+OF_ROUNDED = ("as_", "from_bits_")  # of storage
 FLOATS = [f for f in FUNCTIONS.values() if f.result == "same" and not f.name.startswith(OF_ROUNDED)]
 # Of bits, and of formulas as they are printed: no function that is differentiated.
 INNER = ("bitand", "bitor", "bitxor", "bitnot", "shl", "shr", "scale")

@@ -25,7 +25,8 @@ LANGUAGES = {
     "shaders": SHADERS,
 }
 FORMULAS = formulas(SHADERS)
-ONE = [n.removesuffix("_f32") for n in sorted(ELEMENTARY - {"pow_f32"}) if n.endswith("_f32")]
+OF_HALVES = {f"{f.name}_f32" for f in FUNCTIONS.values() if f.halves}
+ONE = [n.removesuffix("_f32") for n in sorted(ELEMENTARY - {"pow_f32"} - OF_HALVES) if n.endswith("_f32")]
 ULP = 4.0  # the bound of the C prelude too
 ODD = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 1e-30, 3.4e38, -3.4e38, 88.7, -103.9, 0.5, 2.0]
 # Where each is tried, beside the corners; arguments of sin, cos and tan are reduced up to 2^13 pi/2.
@@ -110,6 +111,36 @@ def test_functions_of_a_number_need_no_rounding(name: str) -> None:
     with np.errstate(all="ignore"):
         wanted = np.asarray(FUNCTIONS[name].numpy(x.astype(np.float64)))
     assert off_by(computed(formula(name, SHADERS), SHADERS, rounded=False, x=x), wanted).max() <= ULP
+
+
+# Relative errors down to an argument, and what is added below it: the share of the normal distribution there.
+NEAR = {"near_normal_f16": (-16.4, -6.5, 2.0**-34), "near_normal_bf16": (-12.7, -9, 2.0**-62),
+        "near_sigmoid": (-17, -math.inf, 0.0)}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", NEAR)
+def test_functions_of_a_half_s_accuracy(name: str, language: str) -> None:
+    """As near as they say at every number of bf16 and many others; nothing falls between 0 and 2^-127."""
+    bits, down_to, share = NEAR[name]
+    x = np.arange(1 << 16, dtype=np.uint32) << 16
+    x = np.concatenate([x.view(np.float32), np.linspace(-14, 14, 100001, dtype=np.float32)])
+    with np.errstate(invalid="ignore"):
+        found = computed(formula(name, LANGUAGES[language]), LANGUAGES[language], x=x).astype(np.float64)
+    wanted = np.array([exactly(name, v) for v in x.tolist()])
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(x))
+    error = abs(found - wanted)[~np.isnan(x)]
+    x, wanted, found = x[~np.isnan(x)], wanted[~np.isnan(x)], found[~np.isnan(x)]
+    assert (error <= wanted * 2.0**bits + np.where(x < down_to, share, 2.0**-126)).all()
+    assert not ((found > 0) & (found < 2.0**-127)).any()
+    assert found[x == -np.inf].tolist() == [0.0] and found[x == np.inf].tolist() == [1.0]
+
+
+def exactly(name: str, x: float) -> float:
+    """The share of the normal distribution below x, or sigmoid(x)."""
+    if name.startswith("near_normal"):
+        return 0.5 * math.erfc(-x * math.sqrt(0.5))
+    return (math.exp(x) if x < 0 else 1.0) / (1.0 + math.exp(-abs(x)))
 
 
 @pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid"])
@@ -265,8 +296,11 @@ def test_floats_as_integers(dtype: DType) -> None:
 
 
 def test_a_formula_stands_nowhere_else() -> None:
-    """A prelude that had a function of its own would clash with the one that a kernel holds."""
-    names = "|".join(sorted(name.rpartition("_")[0] for name in ELEMENTARY))
+    """A prelude that had a function of its own would clash with the one that a kernel holds.
+
+    Those of a half's accuracy are in CUDA's prelude, which the target counts as its library.
+    """
+    names = "|".join(sorted(name.rpartition("_")[0] for name in ELEMENTARY - OF_HALVES))
     stored = "|".join(CONVERSIONS)
     defined = re.compile(
         rf"T_FN \w+ t_(({names})_f32|{stored})\(|define .*@t_(({names})_f32|{stored})|T_LANEWISE\d\(t_({names})_f"

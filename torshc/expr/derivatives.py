@@ -6,11 +6,10 @@ Where a function has no derivative, the row takes what PyTorch takes: an extreme
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from .expr import Expr, const, walk
-from .formulas import bell
+from .formulas import ELEMENTARY
 from .functions import FUNCTIONS, Slope, call, cast, eq, select
 from .terms import over
 
@@ -22,10 +21,6 @@ def _split_at_tie(t: Expr, wins: Expr, ties: Expr) -> Expr:
 
 def _same(t: Expr, *_: Expr) -> Expr:
     return t
-
-
-def _of_normal(t: Expr, y: Expr, a: Expr) -> Expr:
-    return bell(t, 1 / math.sqrt(2 * math.pi), -0.5, a)
 
 
 SLOPES: dict[str, tuple[Slope | None, ...]] = {
@@ -53,12 +48,9 @@ SLOPES: dict[str, tuple[Slope | None, ...]] = {
     "round": (None,),
     "trunc": (None,),
     "sqrt": (lambda t, y, a: over(t, y * 2.0),),
-    "near_sigmoid": FUNCTIONS["sigmoid"].slopes,
-    "near_normal_f16": (_of_normal,),
-    "near_normal_bf16": (_of_normal,),
     "as_f16": (_same,),  # as if storing did not round
     "as_bf16": (_same,),
-    **{f.name: f.slopes for f in FUNCTIONS.values() if f.slopes},
+    **{f.name: f.slopes for f in FUNCTIONS.values() if f"{f.name}_f32" in ELEMENTARY},
 }
 
 

@@ -44,6 +44,7 @@ def elementary(
     double: Formula | None = None,
     generic: bool = False,
     reach: float = math.inf,
+    halves: bool = False,
 ) -> Callable[[Formula], Formula]:
     """Decorator: a row of the table for a formula of f32, named as it is after its underscore.
 
@@ -54,12 +55,15 @@ def elementary(
         double: the formula in f64; without it the C library has a function of this name.
         generic: whether the formula is one of f64 too.
         reach: arguments further from 0 are left to the C library's function, where a language can call it.
+        halves: whether it is as accurate as a half alone, so that there is none in f64.
     """
 
     def register(formula: Formula) -> Formula:
         name = formula.__name__[1:]
         wide = formula if generic else double
-        FUNCTIONS[name] = Function(name, "same", numpy, cost, formula=formula, double=wide, reach=reach, slopes=slopes)
+        FUNCTIONS[name] = Function(
+            name, "same", numpy, cost, formula=formula, double=wide, reach=reach, halves=halves, slopes=slopes
+        )
         return formula
 
     return register
@@ -603,8 +607,64 @@ def _pow(x: Expr, y: Expr) -> Expr:
     return where(eq(x, 1.0) | eq(y, 0.0), 1.0, r)
 
 
+# ---- of a half's accuracy, for what memory keeps as a half (kernels/halves.py) --------------------------------------
+
+# 2^f on [-1/2, 1/2], with a relative error of 2^-13.7 and of 2^-18.5.
+_SHORT_POWER = (5.51716685e-2, 2.42611125e-1, 6.93260968e-1, 9.99928057e-1)
+_LONG_POWER = (9.5701021e-3, 5.5917859e-2, 2.40247443e-1, 6.93121791e-1, 9.99999285e-1)
+
+
+def _near_power(p: Expr, factors: tuple[float, ...]) -> Expr:
+    """2^p for p <= 0; 0 below 2^-126.5, where the exponent's bits are 0."""
+    p = where(p < -127.0, -127.0, p)
+    k, n = _nearest(p, 127)
+    return polynomial(p - k, *factors) * _power(n)
+
+
+def _numpy_normal(x: Any) -> Any:
+    """The share of the normal distribution below x."""
+    return np.vectorize(lambda v: 0.5 * math.erfc(-v * math.sqrt(0.5)), otypes=[np.asarray(x).dtype])(x)
+
+
+def _of_normal(t: Expr, y: Expr, a: Expr) -> Expr:
+    return bell(t, 1 / math.sqrt(2 * math.pi), -0.5, a)
+
+
+def _normal(x: Expr, power: tuple[float, ...], *factors: float) -> Expr:
+    """The share of the normal distribution below x, erfc(-x / sqrt 2) / 2.
+
+    The logarithm of the share below -abs(x) is a polynomial, here from its leading coefficient on. That is negative, so
+    that far away it falls faster than the logarithm does, and does not come back.
+    """
+    q = _near_power(polynomial(absolute(x), *factors), power)
+    return _keep_nan(x, where(x < 0.0, q, 1.0 - q))
+
+
+@elementary(_numpy_normal, 14, _of_normal, halves=True)
+def _near_normal_f16(x: Expr) -> Expr:
+    """With a relative error of 2^-16.4 from x = -6.5 on, where the share is 2^-34; below that at most as much."""
+    return _normal(x, _LONG_POWER, -1.7577797e-6, 5.9936672e-5, -9.1636396e-4, 8.447391e-3, -5.3824518e-2,
+                   -4.586157e-1, -1.1511801, -1.0000038)  # fmt: skip
+
+
+@elementary(_numpy_normal, 14, _of_normal, halves=True)
+def _near_normal_bf16(x: Expr) -> Expr:
+    """With a relative error of 2^-12.7 from x = -9 on, where the share is 2^-63; below that at most as much."""
+    return _normal(x, _SHORT_POWER, -9.7775899e-7, 4.039743e-5, -7.2360894e-4, 7.5028935e-3, -5.1446352e-2,
+                   -4.6146971e-1, -1.1498928, -1.0000985)  # fmt: skip
+
+
+@elementary(numpy_sigmoid, 14, lambda t, y, a: t * (y * (1.0 - y)), halves=True)
+def _near_sigmoid(x: Expr) -> Expr:
+    """With a relative error of 2^-17, and 0 below 2^-126.5."""
+    q = _near_power(absolute(x) * -LOG2E, _LONG_POWER)
+    return _keep_nan(x, over(where(x < 0.0, q, 1.0), q + 1.0))
+
+
 # Functions that are formulas in f32, by their names in generated code after ``t_``, for both types of floats.
-ELEMENTARY = frozenset(f"{f.name}_{dtype}" for f in FUNCTIONS.values() if f.formula for dtype in ("f32", "f64"))
+ELEMENTARY = frozenset(
+    f"{f.name}_{dtype}" for f in FUNCTIONS.values() if f.formula for dtype in (("f32",) if f.halves else ("f32", "f64"))
+)
 
 # With the conversions of types of storage, which are formulas too.
 PRINTED = ELEMENTARY | CONVERSIONS.keys()
@@ -664,6 +724,6 @@ def formulas(language: Language) -> dict[str, Expr]:
 
 
 __all__ = [
-    "ELEMENTARY", "EXACT", "PRINTED", "Language", "arguments_of", "bell", "elementary", "find_formula", "formulas",
+    "ELEMENTARY", "EXACT", "PRINTED", "Language", "arguments_of", "elementary", "find_formula", "formulas",
     "operands_of",
 ]  # fmt: skip

@@ -38,6 +38,7 @@ class Function:
         formula: what computes it in f32 (:mod:`.formulas`), where languages need not have it.
         double: what computes it in f64; without it the C library's function of this name does.
         reach: where arguments are too far from 0 for the formula, and the C library's function computes it.
+        halves: whether it is as accurate as a half alone, so that there is none in f64.
         slopes: for a formula, what a small change of each argument changes the result by (:mod:`.derivatives`).
     """
 
@@ -49,6 +50,7 @@ class Function:
     formula: Callable[..., Expr] | None = None
     double: Callable[..., Expr] | None = None
     reach: float = math.inf
+    halves: bool = False
     slopes: tuple[Slope | None, ...] = ()
 
 
@@ -89,11 +91,6 @@ def _div(a: Any, b: Any) -> Any:
 def numpy_sigmoid(x: Any) -> Any:
     """As NumPy would have it."""
     return 1 / (1 + np.exp(-x))
-
-
-def _normal(x: Any) -> Any:
-    """The share of the normal distribution below x."""
-    return np.vectorize(lambda v: 0.5 * math.erfc(-v * math.sqrt(0.5)), otypes=[np.asarray(x).dtype])(x)
 
 
 def _store_and_load(x: Any, dtype: DType) -> Any:
@@ -149,9 +146,6 @@ _ROWS = [
     Function("trunc", "same", np.trunc, host=True),
     Function("sqrt", "same", np.sqrt, 6, host=True),
     Function("scale", "same", _scale),
-    Function("near_sigmoid", "same", numpy_sigmoid, 6),  # CUDA's, of which halves are made, and the next two
-    Function("near_normal_f16", "same", _normal, 10),
-    Function("near_normal_bf16", "same", _normal, 12),
     *_storage_rows(),
     Function("lt", "bool", np.less, host=True),
     Function("le", "bool", np.less_equal, host=True),

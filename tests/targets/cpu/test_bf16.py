@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,21 @@ def test_epilogue(form: type[Bf16GemmKernel]) -> None:
     expected = np.maximum(left.astype(np.float32) @ weights.astype(np.float32) + bias, 0)
     close(first.astype(np.float32), expected, 2**-8)
     close(second, expected + residual, 2e-6)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=name)
+def test_an_activation_that_is_kept_as_a_half(form: type[Bf16GemmKernel]) -> None:
+    """It is computed to a half's accuracy, and rounded within 9/16 of its last bit."""
+    m = Maker()
+    weights, x = halves(3, 40, 37), m.input("s", 40, dtype=BF16)
+    y = product(m, x, weights)
+    made = program(m.output(m.add("Cast", m.add("Gelu", y), to=BF16)), form)
+    assert kinds(made) == [name(form)]
+    assert "t_near_normal_bf16_f32(" in made.launches[0].source and "t_erf_f32(" not in made.launches[0].source
+    left = halves(5, 37, 40)
+    sums = left.astype(np.float64) @ weights.astype(np.float64)
+    expected = np.vectorize(lambda v: v * 0.5 * math.erfc(-v * math.sqrt(0.5)))(sums)
+    np.testing.assert_allclose(made.run(left)[0].astype(np.float64), expected, 2**-8 * 9 / 8, 1e-6)
 
 
 @pytest.mark.parametrize("compiler", compilers())

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ...graph import Graph, Value
 from ...kernels.base import Kernel
+from ...kernels.halves import with_near
 from ...kernels.machine import Machine
 from ...kernels.nest import lower_nest
 from ...plan.group import Group
@@ -36,12 +37,12 @@ class CpuTarget(Target):
 
     def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
         """The kernels of a group; behind those of its anchor one for totals that these do not add up."""
-        kernels = super().lower(graph, group, storage)
+        kernels = [with_near(k) for k in super().lower(graph, group, storage)]
         wanted = [v for n in group.totals for v in n.outputs if v in group.outputs]
         if not wanted or any(b.written and b.operand in wanted for k in kernels for b in k.buffers):
             return kernels
         behind = Group(group.id, "row", group.totals, folded=group.folded, outputs=wanted)
-        return [*kernels, *super().lower(graph, behind, storage)]
+        return [*kernels, *map(with_near, super().lower(graph, behind, storage))]
 
 
 @CpuTarget.lowers("nest")

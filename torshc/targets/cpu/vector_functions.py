@@ -106,6 +106,7 @@ def library(lanes: int) -> str:
         for f in FUNCTIONS.values()
         if f.formula
         for dtype in (F32, F64)
+        if f"{f.name}_{dtype}" in ELEMENTARY
     ]
     stored = [t for t in DTYPES.values() if t.is_storage]
     return texts_of([*functions_of(calls), *CONVERSIONS], lanes, stored, stored)

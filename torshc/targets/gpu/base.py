@@ -13,6 +13,7 @@ from ...expr.affine import contains, divisor_of
 from ...expr.formulas import EXACT, Language
 from ...graph import Graph, Value
 from ...kernels.base import Buffer, Kernel, Operand, Packed, Store, text_fields
+from ...kernels.halves import for_halves
 from ...kernels.lower import idle_when_empty
 from ...kernels.machine import Device, Machine
 from ...kernels.nest import Accumulator
@@ -20,7 +21,6 @@ from ...plan.group import Group
 from ...plan.storage import Storage
 from ..base import HostFiles, IndexPrinter, Rendered, Target, indented, render_kernel
 from ..index import CTYPES, scalar
-from .cuda.halves import for_halves
 from .cuda.horizontal_fusion import fuse_horizontally, is_still
 from .functions import function_texts, halves_header
 from .grid import ThreadMapping

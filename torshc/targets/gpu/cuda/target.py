@@ -20,7 +20,8 @@ _NAMES = (
     "exp", "expm1", "log", "log1p", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sin", "cos", "tan", "asin",
     "acos", "atan", "erf", "pow",
 )  # fmt: skip
-LIBRARY = frozenset({f"{name}_{dtype}" for name in _NAMES for dtype in ("f32", "f64")})
+_NEAR = ("near_sigmoid_f32", "near_normal_f16_f32", "near_normal_bf16_f32")  # of a half's accuracy
+LIBRARY = frozenset({*_NEAR, *(f"{name}_{dtype}" for name in _NAMES for dtype in ("f32", "f64"))})
 # Blocks of a recurrent network that run at the same time, one to a multiprocessor. Nearly all cards of an architecture
 # have that many, and all of data centres, but not every part of one (MIG): there the launch fails, and says so.
 TOGETHER, TOGETHER_LARGE = 16, 32

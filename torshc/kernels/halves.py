@@ -1,20 +1,48 @@
 """Functions of a half's accuracy, for values of which memory keeps a half: most bits of f32's would be rounded away.
 
 There are two, those of activations: sigmoid(x), and normal(x), the share of the normal distribution that lies below x.
-Their errors are relative (``t_cuda.h`` states them), so they hold for products and choices of values too. Sums may
-cancel, and are computed as they are.
+Their errors are relative (:mod:`torshc.expr.formulas` states them, or the prelude of a language that has functions of
+its own), so they hold for products and choices of values too. Sums may cancel, and are computed as they are.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from ....expr import BF16, F16, DType, Expr, call, walk
-from ....expr.functions import rebuild
+from ..expr import BF16, F16, DType, Expr, call, rebuild, walk
+from .base import Kernel, Store, text_fields
 
 _KEEPS = ("mul", "neg", "abs", "max", "min", "select", "as_f16", "as_bf16")  # what a relative error goes through
 MOST = 8  # factors of a product that are looked at
+
+
+def with_near(kernel: Kernel) -> Kernel:
+    """The kernel with what it stores as halves made by functions of a half's accuracy."""
+    stores = [*_stores([getattr(kernel, name) for name in text_fields(kernel)])]
+    values = for_halves([s.value for s in stores], [kernel.buffers[s.buffer].dtype for s in stores])
+    near = {s: dataclasses.replace(s, value=v) for s, v in zip(stores, values, strict=True) if v is not s.value}
+    if not near:
+        return kernel
+    fields = {name: _replace(getattr(kernel, name), near) for name in text_fields(kernel)}
+    return dataclasses.replace(kernel, **fields)
+
+
+def _stores(item: object) -> Iterator[Store]:
+    """The stores in lists of them."""
+    if isinstance(item, Store):
+        yield item
+    elif isinstance(item, list | tuple):
+        for x in item:
+            yield from _stores(x)
+
+
+def _replace(item: Any, by: Mapping[Store, Store]) -> Any:
+    if isinstance(item, Store):
+        return by.get(item, item)
+    return type(item)(_replace(x, by) for x in item) if isinstance(item, list | tuple) else item
 
 
 def for_halves(values: Sequence[Expr], stored: Sequence[DType]) -> list[Expr]:
