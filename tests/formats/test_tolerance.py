@@ -73,6 +73,24 @@ def test_an_unknown_attribute_is_a_warning() -> None:
     np.testing.assert_array_equal(run(graph, {"x": X})[0], np.maximum(X, 0))
 
 
+def test_attributes_of_later_opsets_have_their_meaning() -> None:
+    """Tools write them into older models: the version that knows most of a node's attributes is meant."""
+
+    def older(made: NodeProto, *weights: TensorProto) -> Graph:
+        m = model(made, weights=list(weights))
+        m.opset_import[0].version = 11
+        return graph_of(m)
+
+    scatter = node("ScatterElements", "x,i,u", axis=1, reduction="add", legacy=1)
+    graph = older(scatter, tensor(np.zeros((2, 2), I64), "i"), tensor(np.ones((2, 2), F32), "u"))
+    assert len(graph.warnings) == 1 and "of opset 16 has no attribute 'legacy', which is ignored" in graph.warnings[0]
+    np.testing.assert_array_equal(run(graph, {"x": X})[0], X + np.array([2, 0, 0], F32))
+    # Opset 13 knows as many of these, one of them another; opset 11 is said.
+    graph = older(node("ReduceSum", "x", axes=[1], noop_with_empty_axes=1))
+    assert "of opset 11 has no attribute 'noop_with_empty_axes', which is ignored" in graph.warnings[0]
+    np.testing.assert_allclose(run(graph, {"x": X})[0], X.sum(1, keepdims=True), rtol=1e-6)
+
+
 def test_a_warning_in_a_body_stands_there_once(tmp_path: Path) -> None:
     """However often the body is imported: here once for each of three rounds."""
     body = helper.make_graph(

@@ -37,12 +37,11 @@ def schema_of(op_type: str, domain: str, version: int) -> OpSchema | None:
 
 
 @lru_cache(maxsize=1)
-def _first() -> dict[tuple[str, str], int]:
-    """The version of its domain in which each operator was defined first."""
-    found: dict[tuple[str, str], int] = {}
-    for s in onnx.defs.get_all_schemas_with_history():
-        key = (s.domain, s.name)
-        found[key] = min(found.get(key, s.since_version), s.since_version)
+def _versions() -> dict[tuple[str, str], list[int]]:
+    """The versions of its domain in which each operator was defined or changed, in order."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for s in sorted(onnx.defs.get_all_schemas_with_history(), key=lambda s: s.since_version):
+        found.setdefault((s.domain, s.name), []).append(s.since_version)
     return found
 
 
@@ -50,15 +49,36 @@ def meant(op: SourceOp, version: int) -> int:
     """The version of its domain by which a node is read.
 
     Tools write operators into models of opsets before those that define them, as ONNX Runtime does LayerNormalization;
-    they mean the first definition. An operator with an experimental form has that before.
+    they mean the first definition. An operator with an experimental form has that before. They write attributes so,
+    too, as ONNX Runtime's quantiser does the axis of DequantizeLinear into opset 10: the first version is meant that
+    knows the most attributes of the node and takes its operands.
     """
     key = (op.domain, op.op_type)
-    return version if key in REGISTRY and REGISTRY[key].experimental else max(version, first_version(*key))
+    if key in REGISTRY and REGISTRY[key].experimental:
+        return version
+    version = max(version, first_version(*key))
+    if op.attributes.keys() <= _attributes(*key, version):
+        return version
+    later = (v for v in _versions().get(key, ()) if v > version and _takes(op, v))
+    return max((version, *later), key=lambda v: len(op.attributes.keys() & _attributes(*key, v)))
+
+
+@lru_cache(maxsize=1024)
+def _attributes(domain: str, op_type: str, version: int) -> frozenset[str]:
+    """The names of an operator's attributes at a version of its domain."""
+    schema = schema_of(op_type, domain, version)
+    return frozenset(schema.attributes if schema is not None else ())
+
+
+def _takes(op: SourceOp, version: int) -> bool:
+    """Whether a version of an operator takes as many operands as a node has."""
+    schema = schema_of(op.op_type, op.domain, version)
+    return schema is not None and schema.min_input <= len(op.inputs) <= schema.max_input
 
 
 def first_version(domain: str, op_type: str) -> int:
     """The version of its domain in which an operator was defined first; 0 where ONNX does not define it."""
-    return _first().get((domain, op_type), 0)
+    return _versions().get((domain, op_type), [0])[0]
 
 
 _CONTROL = frozenset({"If", "Loop", "Scan"})  # the importer's own

@@ -27,12 +27,19 @@ def test_quantise_and_back(dtype: Any) -> None:
     check("QuantizeLinear", x, blocks, np.zeros((2, 2, 4), dtype), opset=21, axis=1, block_size=2)
 
 
-def test_vectors_of_models_without_axes() -> None:
-    """Biases as ONNX Runtime's quantiser writes them in opset 11; the reference evaluator takes axis 1 there."""
-    bias, scales, zeros = np.array([1, -2, 30], np.int32), np.array([0.5, 2, 0.25], F32), np.zeros(3, np.int32)
-    (out,) = given("DequantizeLinear", bias, scales, zeros, opset=11)
-    np.testing.assert_array_equal(out, [0.5, -4, 7.5])
-    refused("DequantizeLinear", bias, scales, zeros, opset=13, axis=1, match="axis 1 is out of range")
+@pytest.mark.parametrize("opset", [10, 11, 12])
+def test_axes_in_opsets_before_them(opset: int) -> None:
+    """As ONNX Runtime's quantiser writes weights and biases; with axis 1 the square weights have other values."""
+    rng = np.random.default_rng(opset)
+    scales, zeros = np.array([0.5, 2, 0.25], F32), np.array([0, 1, -2], np.int8)
+    for shape in ((3,), (3, 3), (3, 2, 2)):
+        weights = rng.integers(-99, 99, shape).astype(np.int8)
+        along = (-1, *(1,) * (len(shape) - 1))
+        (out,) = given("DequantizeLinear", weights, scales, zeros, opset=opset, axis=0)
+        np.testing.assert_array_equal(out, (weights - zeros.reshape(along).astype(F32)) * scales.reshape(along))
+        (back,) = given("QuantizeLinear", out, scales, zeros, opset=opset, axis=0)
+        np.testing.assert_array_equal(back, weights)
+    refused("DequantizeLinear", weights[:, 0, 0], scales, zeros, opset=13, axis=1, match="axis 1 is out of range")
 
 
 def test_quantise_special_values() -> None:

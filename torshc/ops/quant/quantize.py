@@ -63,14 +63,6 @@ def _spread(v: Tensor, x: Tensor, axis: int, block: int) -> Tensor:
     return gather(v, places, axis=axis)
 
 
-def _axis(source: SourceNode, x: Value) -> int:
-    """The axis of a scale that is a vector.
-
-    ONNX Runtime's quantiser leaves it out for biases in models of opset 11, which has none: a vector has one axis.
-    """
-    return int(source.attribute("axis", 0 if x.type.rank == 1 else 1))
-
-
 def _check(x: Value, v: Value | None, axis: int, block: int, constraints: Constraints, what: str) -> None:
     """Check the shape of a scale or a zero point against the tensor that it belongs to."""
     if v is None or as_int(v.type.size) == 1:
@@ -150,7 +142,7 @@ class QuantizeLinear(Formula):
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
         x, scale, zero = source.required(0), source.required(1), source.input(2)
-        axis, block = _axis(source, x), int(source.attribute("block_size", 0))
+        axis, block = int(source.attribute("axis", 1)), int(source.attribute("block_size", 0))
         named, precision = int(source.attribute("output_dtype", 0)), int(source.attribute("precision", 0))
         saturate = int(source.attribute("saturate", 1))
         source.fields(cls)
@@ -203,7 +195,7 @@ class DequantizeLinear(Formula):
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
         x, scale, zero = source.required(0), source.required(1), source.input(2)
-        axis, block = _axis(source, x), int(source.attribute("block_size", 0))
+        axis, block = int(source.attribute("axis", 1)), int(source.attribute("block_size", 0))
         named = int(source.attribute("output_dtype", 0))
         source.fields(cls)
         to = from_onnx(named) if named else scale.dtype
