@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -32,6 +34,17 @@ def test_run_reads_and_writes_arrays(torshc: Torshc, bundle: Path) -> None:
         np.testing.assert_allclose(found["probability"], 1 / 64, rtol=1e-5)
     torshc("run", bundle, "--input", "x=x.npy", "--input", "scale=all.npz:scale", "--output", "folder")
     assert np.load("folder/activation.npy").shape == (3, 64)
+
+
+def test_run_loads_no_compiler(bundle: Path) -> None:
+    """To load it takes three times as long as all else that a small model needs."""
+    code = (
+        f"import sys; from torshc.cli import cli; cli(['run', '{bundle}'], standalone_mode=False); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "torshc.runtime.model" in loaded
+    assert not loaded & {"onnx", "jinja2", "torshc.ops", "torshc.explain", "torshc.pipeline.compiler"}
 
 
 def test_run_draws_what_is_missing_from_a_seed(torshc: Torshc, bundle: Path) -> None:

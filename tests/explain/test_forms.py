@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from torshc.base.columns import Column, broken, table
 from torshc.base.escaping import printable, shortened
 from torshc.base.quantities import bytes_text, short
-from torshc.explain.columns import Column, broken, table
 
 
 @pytest.mark.parametrize("value", [0, 1e-9, 0.00051, 0.5, 9.994, 9.996, 99.96, 123456.7, 9999999.4, 1.5e12])

@@ -94,8 +94,8 @@ def bench(
 
 
 def _show(result: Result) -> None:
+    from ..base.columns import Column, table
     from ..base.escaping import printable, sizes_text
-    from ..explain.columns import Column, table
 
     threads = f"{result.threads} thread{'s' if result.threads != 1 else ''}" if result.threads else "all processors"
     at = f", {sizes_text(result.dims)}" if result.dims else ""
@@ -119,15 +119,15 @@ def _show(result: Result) -> None:
 
 
 def _roof(roof: Roof) -> list[str]:
-    from ..explain.columns import paragraph
+    from ..base.columns import paragraph
 
     rates = [f"{roof.bytes / 1e9:.0f} GB/s", *(f"{rate / 1e9:.0f} GFLOP/s {unit}" for unit, rate in roof.flops.items())]
     return paragraph("roof", f"{', '.join(rates)} ({roof.how}); what lies in a cache may be above it", 0, 6)
 
 
 def _profile(steps: tuple[Step, ...]) -> list[str]:
+    from ..base.columns import Column, table
     from ..base.quantities import bytes_text, flops_text
-    from ..explain.columns import Column, table
 
     total = sum(s.seconds for s in steps) or 1.0
     columns = [Column("step", 4, right=True), Column("kernel", 12)]

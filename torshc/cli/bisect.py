@@ -76,8 +76,8 @@ def bisect(
 
 def _show(place: Place, as_json: bool) -> None:
     """Where it goes wrong, a line or more each."""
+    from ..base.columns import paragraph
     from ..base.escaping import printable
-    from ..explain.columns import paragraph
 
     if as_json:
         return

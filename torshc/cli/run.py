@@ -64,8 +64,8 @@ def run(
 
 
 def _show(found: dict[str, Any], repeat: int) -> None:
+    from ..base.columns import Column, table
     from ..base.escaping import sizes_text
-    from ..explain.columns import Column, table
 
     columns = [Column("", 19), Column("type", 8), Column("shape", 18)]
     columns += [Column(title, 10, right=True) for title in ("least", "most", "mean")]

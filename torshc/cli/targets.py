@@ -19,9 +19,9 @@ def targets(mcpu: str, cc: str, as_json: bool) -> None:
     """
     import dataclasses
 
+    from ..base.columns import WIDTH, broken
     from ..base.escaping import printable
     from ..bundle.host import CPU
-    from ..explain.columns import WIDTH, broken
     from ..targets import TARGETS
     from ..targets.isa import resolve
 

@@ -58,8 +58,8 @@ def _kernel(t: Tuned) -> dict[str, Any]:
 
 
 def _show(done: Outcome) -> None:
+    from ..base.columns import Column, table
     from ..base.escaping import printable
-    from ..explain.columns import Column, table
     from ..pipeline.records import USUAL, choices_text
 
     columns = [Column("kernel", 13), Column("template", 12), Column("sizes", 20), Column("us", 9, right=True)]

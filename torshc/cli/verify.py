@@ -83,8 +83,8 @@ def report(verdict: Verdict, as_json: bool) -> None:
     """Prints a verdict; exits with 1 when it is bad."""
     import dataclasses
 
+    from ..base.columns import paragraph
     from ..base.escaping import printable
-    from ..explain.columns import paragraph
 
     if as_json:
         echo_json({"ok": verdict.ok, **dataclasses.asdict(verdict)})
@@ -101,8 +101,8 @@ def report(verdict: Verdict, as_json: bool) -> None:
 
 def show_outputs(verdict: Verdict | Bisection) -> None:
     """Each output with its error, and whether all agree."""
+    from ..base.columns import Column, table
     from ..base.escaping import shortened, sizes_text
-    from ..explain.columns import Column, table
 
     def status(o: OutputCheck) -> str:
         return "ok" if o.ok else "DIFFERS" if o.checked else "unchecked"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ..base.columns import Column, broken, paragraph, table
 from ..base.errors import ConfigError
 from ..base.escaping import printable, shortened
 from ..base.quantities import bytes_text, flops_text
-from .columns import Column, broken, paragraph, table
 from .data import Explanation, GroupInfo, KernelInfo, NodeInfo, Tensor
 from .text import intensity, reason_text, stop_text
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from ..base.columns import Column, table
 from ..base.escaping import printable, sizes_text
 from ..base.quantities import bytes_text, flops_text, short
 from ..pipeline.compilation import Compilation
 from ..pipeline.ranks import Ranks, exchanges_of
 from ..sharding import Machine, compute_seconds, exchange_seconds, link_bytes, machine_of
-from .columns import Column, table
 from .data import Explanation, explain
 from .sizes import Evaluator
 

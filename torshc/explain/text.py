@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from ..base.columns import WIDTH, Column, broken, paragraph, table
 from ..base.escaping import printable, shortened, sizes_text
 from ..base.quantities import bytes_text, flops_text, short
-from .columns import WIDTH, Column, broken, paragraph, table
 from .data import Explanation, GroupInfo, LooseInfo, PassInfo, Stop, VariantInfo
 from .rules import RuleInfo
 from .training import TrainingInfo
