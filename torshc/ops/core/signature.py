@@ -69,6 +69,8 @@ def class_of(python: Callable[..., Any], name: str, base: type[C], **members: An
         "__doc__": python.__doc__, "__module__": python.__module__, "function": staticmethod(python),
         "operands": operands, **members,
     }  # fmt: skip
+    if not attributes:  # a dataclass would add nothing, and takes a millisecond to make
+        return type(name, (base,), space)
     return dataclasses.make_dataclass(name, attributes, bases=(base,), namespace=space, frozen=True, kw_only=True)
 
 
