@@ -197,19 +197,39 @@ def _expm1(x: Expr) -> Expr:
 
 @elementary(np.tanh, 16, lambda t, y, a: t * (1.0 - y * y), double=_tanh_wide)
 def _tanh(x: Expr) -> Expr:
-    """d / (d + 2), d = e^(2 abs(x)) - 1, with n of 0 to 29; from 10 on it is 1."""
-    twice = absolute(x) + absolute(x)
-    e, n = _exp_parts(where(twice > 20.0, 20.0, twice), 127)
+    """h / (h + 1), h = (e^(2 abs(x)) - 1) / 2, with n of 0 to 29; from 10 on it is 1.
+
+    n ln2 / 2 is rounded, for n of 3 and more: what that changes in e^(2 abs(x)) counts less in h / (h + 1) as n grows.
+    """
+    a = absolute(x)
+    a = where(a > 10.0, 10.0, a)
+    k, n = _nearest(a * (2.0 * LOG2E), 127)
+    r = a - k * (LN2 / 2.0)
+    p01, p23 = r * (4.0 * 1.666652113e-1) + 2.0 * 4.999999404e-1, r * (16.0 * 8.368703537e-3) + 8.0 * 4.166828841e-2
+    z = r * r
+    half = r + ((z * (32.0 * 1.381893875e-3) + p23) * z + p01) * z
     s = _power(n)
-    d = s * e + (s - 1.0)
-    return _keep_nan(x, with_sign(over(d, d + 2.0), x))
+    h = s * half + (s * 0.5 - 0.5)
+    return _keep_nan(x, with_sign(over(h, h + 1.0), x))
 
 
-@elementary(numpy_sigmoid, 16, lambda t, y, a: t * (y * (1.0 - y)), generic=True)
-def _sigmoid(x: Expr) -> Expr:
+def _sigmoid_wide(x: Expr) -> Expr:
     """e^-abs(x) never overflows, and e / (1 + e) keeps the far negative side right."""
-    e = call("exp_low" if x.dtype is F32 else "exp", call("neg", absolute(x)))
+    e = call("exp", call("neg", absolute(x)))
     return over(where(x < 0.0, e, 1.0), e + 1.0)
+
+
+@elementary(numpy_sigmoid, 16, lambda t, y, a: t * (y * (1.0 - y)), double=_sigmoid_wide)
+def _sigmoid(x: Expr) -> Expr:
+    """1 / (1 + e^-x), above and below times 2^-64: e^-x then is finite down to where the result is 0."""
+    away = call("neg", _clamp(x, -104.5, 40.0))
+    if _LANGUAGE.get().scales:
+        scaled = _exp_scaled(away, -64)
+    else:
+        e, n = _exp_parts(away, 127 - 64)
+        s = _power(n)
+        scaled = s * e + s
+    return _keep_nan(x, over(2.0**-64, scaled + 2.0**-64))
 
 
 @elementary(np.sinh, 30, lambda t, y, a: t * call("cosh", a))
@@ -234,17 +254,18 @@ def _numpy_erf(x: Any) -> Any:
 
 @elementary(_numpy_erf, 18, lambda t, y, a: bell(t, 2 / math.sqrt(math.pi), -1.0, a))
 def _erf(x: Expr) -> Expr:
-    """|x| < 1: x + x P(x^2), error 2^-29; else 1 - e^Q(|x|), Q = log(erfc) on [1, 4], beyond which erf is 1 in f32."""
+    """|x| < 9/8: x + x P(x^2), error 2^-27; else 1 - Q(|x|)^-8, error 2^-27 up to 4, beyond which erf is 1 in f32."""
     a = where(absolute(x) > 4.0, 4.0, absolute(x))
     z = a * a
-    p = polynomial(z, 7.919187919e-5, -8.030509343e-4, 5.190716591e-3, -2.685512230e-2, 1.128361821e-1,
-                    -3.761262894e-1, 1.283791661e-1)  # fmt: skip
-    q01, q23 = a * -1.127048492 + -3.515695571e-4, a * -1.030487865e-1 + -6.382120848e-1
-    q45 = a * -2.940882463e-3 + 2.181060053e-2
-    e, n = _exp_parts((z * 1.856994058e-4 + q45) * (z * z) + (q23 * z + q01), 127)
-    s = _power(n)
-    far = 1.0 - s - s * e
-    return _keep_nan(x, with_sign(where(a < 1.0, a + a * p, far), x))
+    p = polynomial(z, 7.063541852e-5, -7.765805349e-4, 5.160259549e-3, -2.683922276e-2, 1.128325611e-1,
+                    -3.761260211e-1, 1.283791661e-1)  # fmt: skip
+    q01, q23 = a * 1.756871939e-1 + 9.927135110e-1, a * 1.043636575e-1 + 1.904213615e-2
+    q45, q67 = a * 2.415376529e-2 + -5.126219615e-2, a * 6.428190391e-4 + -5.230107345e-3
+    q = (q67 * z + q45) * (z * z) + (q23 * z + q01)
+    q2 = q * q
+    q4 = q2 * q2
+    far = 1.0 - over(1.0, q4 * q4)
+    return _keep_nan(x, with_sign(where(a < 1.125, a + a * p, far), x))
 
 
 # ---- logarithms: positive finite x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)) ------------------------------------

@@ -8,35 +8,29 @@
 #define T_FEW_TYPES
 #include "t_tile.h"
 
-T_FN f32v t_exp_low_f32(f32v x) {
+T_FN f32v t_sigmoid_f32(f32v x) {
     const i32v v0 = (i32v)(x < -104.5f);
     const f32v v1 = t_blend_f32_(v0, t_splat_f32(-104.5f), x);
-    const f32v v2 = v1 * 1.442695f + 12582912.0f - 12582912.0f;
-    const f32v v3 = v1 - v2 * 0.6933594f - v2 * -0.00021219444f;
-    const f32v v4 = v3 * (v3 * (v3 * 0.0013818939f + 0.008368704f) + 0.04166829f);
-    const f32v v5 = v3 * (v3 * (v3 * (v4 + 0.16666521f) + 0.49999994f) + 1.0f) + 1.0f;
-    return t_scale_f32(v5, v2);
-}
-
-T_FN f32v t_sigmoid_f32(f32v x) {
-    const f32v v0 = t_exp_low_f32(-t_abs_f32(x));
-    const i32v v1 = (i32v)(x < 0.0f);
-    return t_blend_f32_(v1, v0, t_splat_f32(1.0f)) / (v0 + 1.0f);
+    const i32v v2 = (i32v)(v1 > 40.0f);
+    const f32v v3 = -t_blend_f32_(v2, t_splat_f32(40.0f), v1);
+    const f32v v4 = v3 * 1.442695f + 12582912.0f - 12582912.0f;
+    const f32v v5 = v3 - v4 * 0.6933594f - v4 * -0.00021219444f;
+    const f32v v6 = v5 * (v5 * (v5 * 0.0013818939f + 0.008368704f) + 0.04166829f);
+    const f32v v7 = v5 * (v5 * (v5 * (v6 + 0.16666521f) + 0.49999994f) + 1.0f) + 1.0f;
+    return 5.421011e-20f / (t_scale_f32(v7, v4 - 64.0f) + 5.421011e-20f);
 }
 
 T_FN f32v t_tanh_f32(f32v x) {
     const f32v v0 = t_abs_f32(x);
-    const f32v v1 = v0 + v0;
-    const i32v v2 = (i32v)(v1 > 20.0f);
-    const f32v v3 = t_blend_f32_(v2, t_splat_f32(20.0f), v1);
-    const f32v v4 = v3 * 1.442695f + 12583039.0f;
-    const f32v v5 = (f32v)((u32v)v4 << 23u);
-    const f32v v6 = v4 - 12583039.0f;
-    const f32v v7 = v3 - v6 * 0.6933594f - v6 * -0.00021219444f;
-    const f32v v8 = v7 * v7;
-    const f32v v9 = (v8 * 0.0013818939f + (v7 * 0.008368704f + 0.04166829f)) * v8;
-    const f32v v10 = v5 * (v7 + (v9 + (v7 * 0.16666521f + 0.49999994f)) * v8) + (v5 - 1.0f);
-    return (f32v)((u32v)(v10 / (v10 + 2.0f)) | ((u32v)x & 0x80000000u));
+    const i32v v1 = (i32v)(v0 > 10.0f);
+    const f32v v2 = t_blend_f32_(v1, t_splat_f32(10.0f), v0);
+    const f32v v3 = v2 * 2.88539f + 12583039.0f;
+    const f32v v4 = (f32v)((u32v)v3 << 23u);
+    const f32v v5 = v2 - (v3 - 12583039.0f) * 0.3465736f;
+    const f32v v6 = v5 * v5;
+    const f32v v7 = (v6 * 0.044220604f + (v5 * 0.13389926f + 0.3333463f)) * v6 + (v5 * 0.66666085f + 0.9999999f);
+    const f32v v8 = v4 * (v5 + v7 * v6) + (v4 * 0.5f - 0.5f);
+    return (f32v)((u32v)(v8 / (v8 + 1.0f)) | ((u32v)x & 0x80000000u));
 }
 
 /* The arguments of the kernel, and where a task is. */
@@ -127,7 +121,7 @@ static void begin_run(const struct call *c, struct run *w) {
     }
 }
 
-void kf8a855dfe3a0(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k8299da795250(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t blocks = (BATCH + ROWS - 1) / ROWS;

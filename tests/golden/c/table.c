@@ -1,23 +1,19 @@
 #include "t_kernel.h"
 #include "t_table.h"
 
-T_FN f32v t_exp_low_f32(f32v x) {
+T_FN f32v t_sigmoid_f32(f32v x) {
     const i32v v0 = (i32v)(x < -104.5f);
     const f32v v1 = t_blend_f32_(v0, t_splat_f32(-104.5f), x);
-    const f32v v2 = v1 * 1.442695f + 12582912.0f - 12582912.0f;
-    const f32v v3 = v1 - v2 * 0.6933594f - v2 * -0.00021219444f;
-    const f32v v4 = v3 * (v3 * (v3 * 0.0013818939f + 0.008368704f) + 0.04166829f);
-    const f32v v5 = v3 * (v3 * (v3 * (v4 + 0.16666521f) + 0.49999994f) + 1.0f) + 1.0f;
-    return t_scale_f32(v5, v2);
+    const i32v v2 = (i32v)(v1 > 40.0f);
+    const f32v v3 = -t_blend_f32_(v2, t_splat_f32(40.0f), v1);
+    const f32v v4 = v3 * 1.442695f + 12582912.0f - 12582912.0f;
+    const f32v v5 = v3 - v4 * 0.6933594f - v4 * -0.00021219444f;
+    const f32v v6 = v5 * (v5 * (v5 * 0.0013818939f + 0.008368704f) + 0.04166829f);
+    const f32v v7 = v5 * (v5 * (v5 * (v6 + 0.16666521f) + 0.49999994f) + 1.0f) + 1.0f;
+    return 5.421011e-20f / (t_scale_f32(v7, v4 - 64.0f) + 5.421011e-20f);
 }
 
-T_FN f32v t_sigmoid_f32(f32v x) {
-    const f32v v0 = t_exp_low_f32(-t_abs_f32(x));
-    const i32v v1 = (i32v)(x < 0.0f);
-    return t_blend_f32_(v1, v0, t_splat_f32(1.0f)) / (v0 + 1.0f);
-}
-
-void k68b22b794523(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k7afd628837f5(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const uint8_t *b0 = buf[0];
     uint8_t *b1 = buf[1];

@@ -1,4 +1,4 @@
-define void @k84e55b25dc6c(ptr %buf, ptr %dim, ptr %scratch, i64 %begin, i64 %end) {
+define void @kb497c5043aa6(ptr %buf, ptr %dim, ptr %scratch, i64 %begin, i64 %end) {
 entry:
   %x1 = alloca i64
   %x17 = alloca i64
@@ -94,88 +94,76 @@ b5:
   ret void
 }
 define internal <8 x float> @t_sigmoid_f32_f32x8(<8 x float> %x) alwaysinline {
-  %v1 = fcmp olt <8 x float> %x, splat (float 0x0000000000000000)
-  %v2 = call <8 x float> @llvm.fabs(<8 x float> %x)
-  %v3 = call <8 x float> @t_neg_of_floats_f32x8(<8 x float> %v2)
-  %v4 = call <8 x float> @t_exp_low_f32_f32x8(<8 x float> %v3)
-  %v5 = select <8 x i1> %v1, <8 x float> %v4, <8 x float> splat (float 0x3FF0000000000000)
-  %v6 = fadd contract <8 x float> %v4, splat (float 0x3FF0000000000000)
-  %v7 = fdiv contract <8 x float> %v5, %v6
-  ret <8 x float> %v7
+  %v1 = fcmp olt <8 x float> %x, splat (float 0xC05A200000000000)
+  %v2 = select <8 x i1> %v1, <8 x float> splat (float 0xC05A200000000000), <8 x float> %x
+  %v3 = fcmp ogt <8 x float> %v2, splat (float 0x4044000000000000)
+  %v4 = select <8 x i1> %v3, <8 x float> splat (float 0x4044000000000000), <8 x float> %v2
+  %v5 = call <8 x float> @t_neg_of_floats_f32x8(<8 x float> %v4)
+  %v6 = fmul contract <8 x float> %v5, splat (float 0x3FF7154760000000)
+  %v7 = fadd contract <8 x float> %v6, splat (float 0x41680007E0000000)
+  %v8 = bitcast <8 x float> %v7 to <8 x i32>
+  %v9 = shl <8 x i32> %v8, splat (i32 23)
+  %v10 = bitcast <8 x i32> %v9 to <8 x float>
+  %v11 = fsub contract <8 x float> %v7, splat (float 0x41680007E0000000)
+  %v12 = fmul contract <8 x float> %v11, splat (float 0x3FE6300000000000)
+  %v13 = fsub contract <8 x float> %v5, %v12
+  %v14 = fmul contract <8 x float> %v11, splat (float 0xBF2BD01060000000)
+  %v15 = fsub contract <8 x float> %v13, %v14
+  %v16 = fmul contract <8 x float> %v15, %v15
+  %v17 = fmul contract <8 x float> %v16, splat (float 0x3F56A41540000000)
+  %v18 = fmul contract <8 x float> %v15, splat (float 0x3F81239C60000000)
+  %v19 = fadd contract <8 x float> %v18, splat (float 0x3FA5558BC0000000)
+  %v20 = fadd contract <8 x float> %v17, %v19
+  %v21 = fmul contract <8 x float> %v20, %v16
+  %v22 = fmul contract <8 x float> %v15, splat (float 0x3FC5554920000000)
+  %v23 = fadd contract <8 x float> %v22, splat (float 0x3FDFFFFFC0000000)
+  %v24 = fadd contract <8 x float> %v21, %v23
+  %v25 = fmul contract <8 x float> %v24, %v16
+  %v26 = fadd contract <8 x float> %v15, %v25
+  %v27 = fmul contract <8 x float> %v10, %v26
+  %v28 = fadd contract <8 x float> %v27, %v10
+  %v29 = fadd contract <8 x float> %v28, splat (float 0x3BF0000000000000)
+  %v30 = fdiv contract <8 x float> splat (float 0x3BF0000000000000), %v29
+  ret <8 x float> %v30
 }
 define internal float @t_sigmoid_f32_f32x1(float %x) alwaysinline {
-  %v1 = fcmp olt float %x, 0x0000000000000000
-  %v2 = call float @llvm.fabs(float %x)
-  %v3 = call float @t_neg_of_floats_f32x1(float %v2)
-  %v4 = call float @t_exp_low_f32_f32x1(float %v3)
-  %v5 = select i1 %v1, float %v4, float 0x3FF0000000000000
-  %v6 = fadd contract float %v4, 0x3FF0000000000000
-  %v7 = fdiv contract float %v5, %v6
-  ret float %v7
+  %v1 = fcmp olt float %x, 0xC05A200000000000
+  %v2 = select i1 %v1, float 0xC05A200000000000, float %x
+  %v3 = fcmp ogt float %v2, 0x4044000000000000
+  %v4 = select i1 %v3, float 0x4044000000000000, float %v2
+  %v5 = call float @t_neg_of_floats_f32x1(float %v4)
+  %v6 = fmul contract float %v5, 0x3FF7154760000000
+  %v7 = fadd contract float %v6, 0x41680007E0000000
+  %v8 = bitcast float %v7 to i32
+  %v9 = shl i32 %v8, 23
+  %v10 = bitcast i32 %v9 to float
+  %v11 = fsub contract float %v7, 0x41680007E0000000
+  %v12 = fmul contract float %v11, 0x3FE6300000000000
+  %v13 = fsub contract float %v5, %v12
+  %v14 = fmul contract float %v11, 0xBF2BD01060000000
+  %v15 = fsub contract float %v13, %v14
+  %v16 = fmul contract float %v15, %v15
+  %v17 = fmul contract float %v16, 0x3F56A41540000000
+  %v18 = fmul contract float %v15, 0x3F81239C60000000
+  %v19 = fadd contract float %v18, 0x3FA5558BC0000000
+  %v20 = fadd contract float %v17, %v19
+  %v21 = fmul contract float %v20, %v16
+  %v22 = fmul contract float %v15, 0x3FC5554920000000
+  %v23 = fadd contract float %v22, 0x3FDFFFFFC0000000
+  %v24 = fadd contract float %v21, %v23
+  %v25 = fmul contract float %v24, %v16
+  %v26 = fadd contract float %v15, %v25
+  %v27 = fmul contract float %v10, %v26
+  %v28 = fadd contract float %v27, %v10
+  %v29 = fadd contract float %v28, 0x3BF0000000000000
+  %v30 = fdiv contract float 0x3BF0000000000000, %v29
+  ret float %v30
 }
 define internal <8 x float> @t_neg_of_floats_f32x8(<8 x float> %x) alwaysinline {
   %r = fneg <8 x float> %x
   ret <8 x float> %r
 }
-define internal <8 x float> @t_exp_low_f32_f32x8(<8 x float> %x) alwaysinline {
-  %v1 = fcmp olt <8 x float> %x, splat (float 0xC05A200000000000)
-  %v2 = select <8 x i1> %v1, <8 x float> splat (float 0xC05A200000000000), <8 x float> %x
-  %v3 = fmul contract <8 x float> %v2, splat (float 0x3FF7154760000000)
-  %v4 = fadd contract <8 x float> %v3, splat (float 0x41680017E0000000)
-  %v5 = bitcast <8 x float> %v4 to <8 x i32>
-  %v6 = shl <8 x i32> %v5, splat (i32 23)
-  %v7 = bitcast <8 x i32> %v6 to <8 x float>
-  %v8 = fsub contract <8 x float> %v4, splat (float 0x41680017E0000000)
-  %v9 = fmul contract <8 x float> %v8, splat (float 0x3FE6300000000000)
-  %v10 = fsub contract <8 x float> %v2, %v9
-  %v11 = fmul contract <8 x float> %v8, splat (float 0xBF2BD01060000000)
-  %v12 = fsub contract <8 x float> %v10, %v11
-  %v13 = fmul contract <8 x float> %v12, %v12
-  %v14 = fmul contract <8 x float> %v13, splat (float 0x3F56A41540000000)
-  %v15 = fmul contract <8 x float> %v12, splat (float 0x3F81239C60000000)
-  %v16 = fadd contract <8 x float> %v15, splat (float 0x3FA5558BC0000000)
-  %v17 = fadd contract <8 x float> %v14, %v16
-  %v18 = fmul contract <8 x float> %v17, %v13
-  %v19 = fmul contract <8 x float> %v12, splat (float 0x3FC5554920000000)
-  %v20 = fadd contract <8 x float> %v19, splat (float 0x3FDFFFFFC0000000)
-  %v21 = fadd contract <8 x float> %v18, %v20
-  %v22 = fmul contract <8 x float> %v21, %v13
-  %v23 = fadd contract <8 x float> %v12, %v22
-  %v24 = fmul contract <8 x float> %v7, %v23
-  %v25 = fadd contract <8 x float> %v24, %v7
-  %v26 = fmul contract <8 x float> %v25, splat (float 0x3BF0000000000000)
-  ret <8 x float> %v26
-}
 define internal float @t_neg_of_floats_f32x1(float %x) alwaysinline {
   %r = fneg float %x
   ret float %r
-}
-define internal float @t_exp_low_f32_f32x1(float %x) alwaysinline {
-  %v1 = fcmp olt float %x, 0xC05A200000000000
-  %v2 = select i1 %v1, float 0xC05A200000000000, float %x
-  %v3 = fmul contract float %v2, 0x3FF7154760000000
-  %v4 = fadd contract float %v3, 0x41680017E0000000
-  %v5 = bitcast float %v4 to i32
-  %v6 = shl i32 %v5, 23
-  %v7 = bitcast i32 %v6 to float
-  %v8 = fsub contract float %v4, 0x41680017E0000000
-  %v9 = fmul contract float %v8, 0x3FE6300000000000
-  %v10 = fsub contract float %v2, %v9
-  %v11 = fmul contract float %v8, 0xBF2BD01060000000
-  %v12 = fsub contract float %v10, %v11
-  %v13 = fmul contract float %v12, %v12
-  %v14 = fmul contract float %v13, 0x3F56A41540000000
-  %v15 = fmul contract float %v12, 0x3F81239C60000000
-  %v16 = fadd contract float %v15, 0x3FA5558BC0000000
-  %v17 = fadd contract float %v14, %v16
-  %v18 = fmul contract float %v17, %v13
-  %v19 = fmul contract float %v12, 0x3FC5554920000000
-  %v20 = fadd contract float %v19, 0x3FDFFFFFC0000000
-  %v21 = fadd contract float %v18, %v20
-  %v22 = fmul contract float %v21, %v13
-  %v23 = fadd contract float %v12, %v22
-  %v24 = fmul contract float %v7, %v23
-  %v25 = fadd contract float %v24, %v7
-  %v26 = fmul contract float %v25, 0x3BF0000000000000
-  ret float %v26
 }

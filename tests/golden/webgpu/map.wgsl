@@ -19,19 +19,15 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
 @group(0) @binding(3) var<uniform> params: array<vec4i, 1>;
 
 fn t_sigmoid_f32(x: f32) -> f32 {
-    let v0 = t_exp_low_f32((-abs(x)));
-    return (select(1.0f, v0, (x < 0.0f)) / (v0 + 1.0f));
-}
-
-fn t_exp_low_f32(x: f32) -> f32 {
     let v0 = select(x, -104.5f, (x < -104.5f));
-    let v1 = round((v0 * 1.4426950408889634f));
-    let v2 = bitcast<f32>((bitcast<u32>((i32(v1) + 191)) << 23u));
-    let v3 = (v0 - (v1 * 0.693359375f)) - (v1 * -0.00021219444005469057f);
-    let v4 = v3 * v3;
-    let v5 = ((v4 * 0.001381893875f) + ((v3 * 0.008368703537f) + 0.04166828841f)) * v4;
-    let v6 = ((v2 * (v3 + ((v5 + ((v3 * 0.1666652113f) + 0.4999999404f)) * v4))) + v2) * 5.421010862427522e-20f;
-    return select(v6, x, t_isnan_f32(x));
+    let v1 = -select(v0, 40.0f, (v0 > 40.0f));
+    let v2 = round((v1 * 1.4426950408889634f));
+    let v3 = bitcast<f32>((bitcast<u32>((i32(v2) + 63)) << 23u));
+    let v4 = (v1 - (v2 * 0.693359375f)) - (v2 * -0.00021219444005469057f);
+    let v5 = v4 * v4;
+    let v6 = ((v5 * 0.001381893875f) + ((v4 * 0.008368703537f) + 0.04166828841f)) * v5;
+    let v7 = ((v3 * (v4 + ((v6 + ((v4 * 0.1666652113f) + 0.4999999404f)) * v5))) + v3) + 5.421010862427522e-20f;
+    return select((5.421010862427522e-20f / v7), x, t_isnan_f32(x));
 }
 
 fn t_isnan_f32(x: f32) -> bool {
