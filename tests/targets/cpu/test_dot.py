@@ -60,6 +60,29 @@ def test_extremes() -> None:
     assert np.all(found == -300 * 255 * 128)
 
 
+@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize(
+    ("least", "most", "few"), [(-64, 64, True), (-65, 0, False), (0, 65, False), (-128, 127, False)]
+)
+def test_weights_of_seven_bits(least: int, most: int, few: bool, lanes: int, compiler: str) -> None:
+    """Sums of two products fit into 16 bits by weights of 7 bits, of which the kernel is told, and by no others."""
+    x, w = np.full((5, 66), 255, np.uint8), np.where(np.arange(40) % 2, least, most).astype(np.int8)
+    weights = np.broadcast_to(w, (66, 40)).copy()
+    m = Maker()
+    product = m.builder.one(IntegerMatMul(), m.input(5, 66, dtype=U8), m.constant(weights))
+    image, edge = m.input(1, 66, 1, 5, dtype=U8, layout=LAST), m.input(dtype=U8)
+    fields: Any = ((1, 1), tuple(map(const, (0, 1, 0, 1))), (1, 1), 1)
+    filters = np.repeat(weights.T[:, :, None, None], 3, axis=3)
+    (image_sums,) = m.builder.add(IntegerConv(*fields), [image, m.constant(filters), edge])
+    image_sums.layout = LAST
+    made = program(m.output(product, image_sums), compiler, lanes)
+    assert [("T_SEVEN_BITS" in k.source) == few for k in made.launches] == [True] * 2
+    sums, convolution = made.run(x, x.T.reshape(1, 66, 1, 5).copy(), np.asarray(255, np.uint8))
+    np.testing.assert_array_equal(sums, x.astype(np.int32) @ weights.astype(np.int32))
+    np.testing.assert_array_equal(convolution[0, :, 0], np.repeat(3 * sums[:1].T, 5, axis=1))
+
+
 def test_epilogue_and_batches() -> None:
     """A sum scaled, by a long function, of rows that lie in another order."""
     m = Maker()

@@ -45,7 +45,7 @@ from .depthwise import lower_depthwise
 from .gemm import Product, is_bytes, is_halves, lower_product
 from .int8 import Int8AmxKernel, halo_blocks, has_halo, row_steps
 from .pack import BYTE_STEP, QUAD, WORD_COLUMNS, panels, quads
-from .tiles import BLOCK_K, Blocks, Tile, choose_blocks, choose_tile, come_from_far, partial_sums
+from .tiles import BLOCK_K, Blocks, Tile, choose_blocks, choose_tile, come_from_far, has_seven_bits, partial_sums
 from .winograd import Choice, choose_forms, lower_winograd, plain_weights
 
 Array = np.ndarray[Any, Any]
@@ -124,6 +124,11 @@ class ConvKernel(HeavyKernel):
     def fetches(self) -> bool:
         """Whether tiles ask memory for the panels that come next."""
         return come_from_far(self.buffers[self.w])
+
+    @property
+    def seven_bits(self) -> bool:
+        """Whether bytes are multiplied by weights of 7 bits."""
+        return self.sums is I32 and has_seven_bits(self.buffers[self.w])
 
     def weights_of(self, phase: int) -> int:
         """Offset of a phase's weights in a panel."""

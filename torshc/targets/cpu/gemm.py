@@ -40,7 +40,7 @@ from .bf16 import AmxKernel, Bf16GemmKernel, DotKernel, choose_form
 from .int8 import Int8AmxKernel
 from .nibbles import NibblesKernel, with_digits
 from .pack import HALF_COLUMNS, QUAD, WORD_COLUMNS, Panels, pack_at_run_time, pack_constant
-from .tiles import ProductKernel, Tile, choose_blocks, choose_tile, come_from_far, partial_sums, split_k
+from .tiles import ProductKernel, Tile, choose_blocks, choose_tile, come_from_far, has_seven_bits, partial_sums, split_k
 
 CHUNK_TERMS = 256  # of weights that are made floats at a time: they stay in the nearest cache
 FAR_ROWS_BYTES = 1 << 22  # of the left operand's rows, which no cache of a core holds
@@ -100,6 +100,11 @@ class GemmKernel(ProductKernel):
     def fetches(self) -> bool:
         """Whether tiles of floats or bytes ask memory for the panels that come next."""
         return self.scale is None and come_from_far(self.buffers[self.b.buffer])
+
+    @property
+    def seven_bits(self) -> bool:
+        """Whether bytes are multiplied by weights of 7 bits."""
+        return self.sums is I32 and has_seven_bits(self.buffers[self.b.buffer])
 
     @property
     def rows_ahead(self) -> bool:

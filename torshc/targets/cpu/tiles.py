@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from ...expr import F32, F64, DType, Expr, as_int, ceil_div, max_of, min_of
 from ...expr.affine import divisor_of
 from ...kernels.base import Buffer, Packed
@@ -16,6 +18,7 @@ BLOCK_K = 1024  # longest k that is summed in one go where rows are read again
 TASK_FLOPS = 1_000_000  # a task of fewer is not worth handing to a thread
 FEW_ROWS = 4  # products of so few rows only stream their weights
 FEW_ROWS_COLUMNS = 64  # columns of a task then
+SEVEN_BITS = 64  # magnitude of weights of which 2 * 255 * 64 fits into 16 bits
 FAR_BYTES = 256 * 1024  # so many weights do not lie in the caches of a core from one run to the next
 
 
@@ -163,6 +166,14 @@ def partial_sums(tile: Tile, m: Expr, panels: Expr, blocks: Blocks, dtype: DType
 def come_from_far(weights: Buffer) -> bool:
     """Whether an operand is packed weights that tiles ask memory for ahead, as no cache of a core holds them."""
     return isinstance(weights.operand, Packed) and weights.operand.nbytes >= FAR_BYTES
+
+
+def has_seven_bits(weights: Buffer) -> bool:
+    """Whether an operand is packed i8 of 7 bits: the sum of two products with u8 then fits into 16 bits."""
+    values = weights.operand.source.const if isinstance(weights.operand, Packed) else None
+    if values is None or values.dtype != np.int8:
+        return False
+    return bool(values.min(initial=0) >= -SEVEN_BITS and values.max(initial=0) <= SEVEN_BITS)
 
 
 @dataclass(frozen=True)
