@@ -26,6 +26,7 @@ typedef char t_bytes __attribute__((vector_size(4 * TORSHC_LANES)));
 #define T_DPBUSD256_VEX_ T_DPBUSD256_
 #define T_MADD512_(a, b) (i32v)__builtin_ia32_pmaddwd512((t_halves)(a), (t_halves)(b))
 #define T_MADD256_(a, b) (i32v)__builtin_ia32_pmaddwd256((t_halves)(a), (t_halves)(b))
+#define T_PAIR_BYTES256_(x, w) (t_halves)__builtin_ia32_pmaddubsw256((t_bytes)(x), (t_bytes)(w))
 #define T_MADD128_(a, b) (i32v)__builtin_ia32_pmaddwd128((t_halves)(a), (t_halves)(b))
 #define T_MADD_BYTES512_(x, w) __builtin_ia32_pmaddubsw512((t_bytes)(x), (t_bytes)(w))
 #define T_MADD_BYTES256_(x, w) __builtin_ia32_pmaddubsw256((t_bytes)(x), (t_bytes)(w))
@@ -37,6 +38,7 @@ typedef char t_bytes __attribute__((vector_size(4 * TORSHC_LANES)));
 #define T_DPBUSD256_VEX_(acc, x, w) (i32v)_mm256_dpbusd_avx_epi32((__m256i)(acc), (__m256i)(x), (__m256i)(w))
 #define T_MADD512_(a, b) (i32v)_mm512_madd_epi16((__m512i)(a), (__m512i)(b))
 #define T_MADD256_(a, b) (i32v)_mm256_madd_epi16((__m256i)(a), (__m256i)(b))
+#define T_PAIR_BYTES256_(x, w) (t_halves)_mm256_maddubs_epi16((__m256i)(x), (__m256i)(w))
 #define T_MADD128_(a, b) (i32v)_mm_madd_epi16((__m128i)(a), (__m128i)(b))
 #define T_MADD_BYTES512_(x, w) _mm512_maddubs_epi16((__m512i)(x), (__m512i)(w))
 #define T_MADD_BYTES256_(x, w) _mm256_maddubs_epi16((__m256i)(x), (__m256i)(w))
@@ -53,6 +55,7 @@ typedef char t_bytes __attribute__((vector_size(4 * TORSHC_LANES)));
 #define T_MADD_ T_MADD512_
 #elif TORSHC_LANES == 8 && defined(__AVX2__)
 #define T_MADD_ T_MADD256_
+#define T_PAIR_BYTES_ T_PAIR_BYTES256_ /* the sums of two bytes of x (u8) times those of w (i8), cut to 16 bits */
 #elif TORSHC_LANES == 4 && defined(__SSE2__)
 #define T_MADD_ T_MADD128_
 #else

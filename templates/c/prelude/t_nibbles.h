@@ -25,6 +25,32 @@ static __attribute__((noinline)) f32v t_nibbles_plain(const float *x, const uint
     return sum;
 }
 
+/* Sums of products of bytes over a group: in i32 where an instruction adds four of them, else by one that adds two, in i16,
+ * which holds 32 / 4 * 2 * 15 * 127 < 2^15. */
+#ifdef T_PAIR_BYTES_
+#define T_BESIDE 2 /* vectors whose sums registers hold */
+typedef t_halves t_part;
+
+T_FN t_part t_nibbles_add(t_part acc, u32v x, i32v digits) {
+    return acc + T_PAIR_BYTES_(x, digits);
+}
+
+T_FN i32v t_nibbles_total(t_part acc, const int16_t unit) {
+    return T_MADD_(acc, (t_halves){0} + unit);
+}
+#else
+#define T_BESIDE T_NV
+typedef i32v t_part;
+
+T_FN t_part t_nibbles_add(t_part acc, u32v x, i32v digits) {
+    return t_dot4(acc, x, digits);
+}
+
+T_FN i32v t_nibbles_total(t_part acc, const int16_t unit) {
+    return acc * unit;
+}
+#endif
+
 /* Four digits in every lane. */
 T_FN i32v t_nibbles_digits(const int8_t *p) {
     int32_t x;
@@ -53,21 +79,26 @@ T_FN void t_nibbles_sums(const int rows, const int vecs, const int block, int gr
                 T_UNROLL for (int v = 0; v < vecs; v++)
                     sum[v] = t_nibbles_plain(a + r * a_row + g * T_GROUP, b + v / T_PER * panel + v % T_PER * TORSHC_LANES);
             } else {
-                i32v part[T_NV][3];
-                T_UNROLL for (int v = 0; v < vecs; v++)
-                    T_UNROLL for (int d = 0; d < 3; d++) part[v][d] = (i32v){0};
-                T_UNROLL for (int i = 0; i < T_LINES; i++)
-                    T_UNROLL for (int v = 0; v < vecs; v++) {
-                        const u32v word = t_load_u32(b + v / T_PER * panel + i * 16 + v % T_PER * TORSHC_LANES);
-                        const u32v low = word & 0x0f0f0f0f, high = word >> 4 & 0x0f0f0f0f;
-                        T_UNROLL for (int d = 0; d < 3; d++) {
-                            part[v][d] = t_dot4(part[v][d], low, t_nibbles_digits(x->digit[d] + 8 * i));
-                            part[v][d] = t_dot4(part[v][d], high, t_nibbles_digits(x->digit[d] + 8 * i + 4));
+                T_UNROLL for (int first = 0; first < vecs; first += T_BESIDE) {
+                    const int end = first + T_BESIDE < vecs ? first + T_BESIDE : vecs;
+                    t_part part[T_BESIDE][3];
+                    T_UNROLL for (int v = first; v < end; v++)
+                        T_UNROLL for (int d = 0; d < 3; d++) part[v - first][d] = (t_part){0};
+                    T_UNROLL for (int i = 0; i < T_LINES; i++)
+                        T_UNROLL for (int v = first; v < end; v++) {
+                            const u32v word = t_load_u32(b + v / T_PER * panel + i * 16 + v % T_PER * TORSHC_LANES);
+                            const u32v low = word & 0x0f0f0f0f, high = word >> 4 & 0x0f0f0f0f;
+                            T_UNROLL for (int d = 0; d < 3; d++) {
+                                t_part *to = &part[v - first][d];
+                                *to = t_nibbles_add(*to, low, t_nibbles_digits(x->digit[d] + 8 * i));
+                                *to = t_nibbles_add(*to, high, t_nibbles_digits(x->digit[d] + 8 * i + 4));
+                            }
                         }
+                    T_UNROLL for (int v = first; v < end; v++) {
+                        i32v total = t_splat_i32(-x->excess);
+                        T_UNROLL for (int d = 0; d < 3; d++) total += t_nibbles_total(part[v - first][d], 1 << (14 - 7 * d));
+                        sum[v] = t_cast_i32_f32(total);
                     }
-                T_UNROLL for (int v = 0; v < vecs; v++) {
-                    const i32v total = (((part[v][0] << 7) + part[v][1]) << 7) + part[v][2] - x->excess;
-                    sum[v] = t_cast_i32_f32(total);
                 }
             }
             T_UNROLL for (int v = 0; v < vecs; v++)

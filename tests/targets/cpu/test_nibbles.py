@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -114,16 +112,29 @@ def test_a_row_does_not_depend_on_others() -> None:
         np.testing.assert_array_equal(program(product((1, 96), w, scale, 32)).run(x[k : k + 1])[0], whole[k : k + 1])
 
 
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("number", [7, -8])
+def test_the_largest_sums(number: int, lanes: int) -> None:
+    """All digits and weights of a group are the largest, which sums of 16 bits hold."""
+    w, scale = np.full((64, 40), number, np.int8), np.ones((2, 40), np.float32)
+    x = np.array([[1.0], [-1.0]], np.float32) * np.ones((2, 64), np.float32)
+    check(x, w, scale, 32, lanes)
+
+
 @pytest.mark.parametrize(
-    ("rows", "depth", "block", "extras", "suits"),
+    ("rows", "depth", "block", "lanes", "extras", "suits"),
     [
-        (1, 64, 32, ("avx512vnni",), True), (4, 64, 32, ("avxvnni",), True), (5, 64, 32, ("avx512vnni",), False),
-        (None, 64, 32, ("avx512vnni",), False), (1, 64, 32, (), False), (1, 72, 32, ("avx512vnni",), False),
-        (1, 48, 16, ("avx512vnni",), True), (1, 60, 20, ("avx512vnni",), False),
+        (1, 64, 32, 16, ("avx512vnni",), True), (4, 64, 32, 8, ("avxvnni",), True),
+        (5, 64, 32, 16, ("avx512vnni",), False), (None, 64, 32, 16, ("avx512vnni",), False),
+        (1, 64, 32, 16, (), False), (1, 64, 32, 8, (), True), (5, 64, 32, 8, (), False), (1, 64, 32, 4, (), False),
+        (1, 72, 32, 16, ("avx512vnni",), False), (1, 48, 16, 16, ("avx512vnni",), True),
+        (1, 60, 20, 16, ("avx512vnni",), False),
     ],
 )  # fmt: skip
-def test_what_it_suits(rows: int | None, depth: int, block: int, extras: Any, suits: bool) -> None:
-    assert NibblesKernel.suits(Machine(16, "clang", extras=extras), rows, depth, block) is suits
+def test_what_it_suits(
+    rows: int | None, depth: int, block: int, lanes: int, extras: tuple[str, ...], suits: bool
+) -> None:
+    assert NibblesKernel.suits(Machine(lanes, "clang", extras=extras), rows, depth, block) is suits
 
 
 def test_groups_fill_blocks() -> None:

@@ -18,9 +18,9 @@ from .tiles import FEW_ROWS, Blocks, ProductKernel, Tile, clamp
 
 GROUPS = (32, 16)  # terms that share a scale of their digits: no sum of theirs is beyond 31 bits
 WORD_COLUMNS = 16  # of a panel
-INSTRUCTIONS = ({"avx512vnni"}, {"avxvnni"})  # with either, on x86-64
+INSTRUCTIONS = ({"avx512vnni"}, {"avxvnni"})  # with either, on x86-64; and AVX2 adds pairs of their products
 TASK_COLUMNS = 64  # of a tile, and of a task at the least: panels that are read beside each other
-ROW_COLUMNS = 16  # the same of one row by vectors of 16: a panel at a time comes faster from memory than several
+ROW_COLUMNS = 16  # the same of one row by vectors of 16, or any by 8: a panel at a time comes faster from memory
 TASKS = 16  # for each thread, so that none waits long for another
 
 
@@ -74,14 +74,14 @@ class NibblesKernel(ProductKernel):
     @classmethod
     def suits(cls, machine: Machine, rows: int | None, depth: int | None, block: int) -> bool:
         """Whether it multiplies so many rows by blocks of weights of 4 bits."""
-        quick = any(names <= set(machine.extras) for names in INSTRUCTIONS)
+        quick = machine.lanes == 8 or any(names <= set(machine.extras) for names in INSTRUCTIONS)  # 8 is AVX2
         return quick and rows is not None and rows <= FEW_ROWS and depth is not None and choose_group(block, depth) > 0
 
     @classmethod
     def choose_tile(cls, lanes: int, rows: int | None) -> Tile:
         if lanes < 8:
             return Tile(FEW_ROWS, WORD_COLUMNS // lanes, lanes)
-        columns = ROW_COLUMNS if rows == 1 and lanes == 16 else TASK_COLUMNS
+        columns = ROW_COLUMNS if rows == 1 or lanes == 8 else TASK_COLUMNS
         return Tile(FEW_ROWS, columns // lanes, lanes)
 
     @classmethod
