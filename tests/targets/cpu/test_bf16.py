@@ -17,7 +17,15 @@ from torshc.graph import Graph, Value
 from torshc.kernels.machine import Machine
 from torshc.ops.math.linalg import MatMul
 from torshc.ops.nn.conv import Conv
-from torshc.targets.cpu.bf16 import FORMS, AmxKernel, Bf16GemmKernel, DotKernel, MmlaKernel, choose_form
+from torshc.targets.cpu.bf16 import (
+    FORMS,
+    AmxKernel,
+    Bf16GemmKernel,
+    DotKernel,
+    MmlaKernel,
+    WidenedKernel,
+    choose_form,
+)
 from torshc.targets.cpu.conv_bf16 import ImageKernel
 from torshc.targets.cpu.depthwise import DepthwiseKernel
 from torshc.targets.isa import resolve
@@ -500,6 +508,20 @@ def test_many_rows_take_columns_in_chunks(monkeypatch: pytest.MonkeyPatch) -> No
     assert launch.tasks > 8
     for other in found[1:]:
         np.testing.assert_array_equal(other, found[0])
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_rows_that_are_few_take_two_panels_at_a_time(rows: int) -> None:
+    """By vectors of 8, to the bits that they have among more rows; the last panel has none beside it."""
+    left, right = halves(5, 9, 75), halves(6, 75, 39)
+    found = []
+    for count in (rows, 9):
+        m = Maker()
+        made = program(m.output(product(m, m.input(count, 75, dtype=BF16), right)), WidenedKernel, 8)
+        kernel = made.kernels[-1]
+        assert isinstance(kernel, WidenedKernel) and kernel.tile.vectors == (4 if count == rows else 2)
+        found.append(made.run(left[:count])[0][:rows] if native_lanes() >= 8 else None)
+    np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.skipif(WIDEST < 16, reason="has no vectors of 16 lanes")

@@ -301,6 +301,13 @@ class WidenedKernel(Bf16GemmKernel):
     packed: ClassVar[int] = 4
     many_tiles: ClassVar[int] = 4
 
+    @classmethod
+    def choose_tile(cls, lanes: int, rows: int | None) -> Tile:
+        """One or two rows take two panels at a time: the sums of one wait for each other, as they have one order."""
+        if lanes == 8 and rows is not None and rows <= 2:
+            return Tile(2, 2 * HALF_COLUMNS // lanes, lanes)
+        return super().choose_tile(lanes, rows)
+
     @property
     def scratch(self) -> Expr:
         return super().scratch + ceil_div(self.k, 2) * (2 * 4 * self.tile.columns)
