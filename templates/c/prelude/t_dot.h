@@ -26,11 +26,10 @@ typedef char t_bytes __attribute__((vector_size(4 * TORSHC_LANES)));
 #define T_DPBUSD256_VEX_ T_DPBUSD256_
 #define T_MADD512_(a, b) (i32v)__builtin_ia32_pmaddwd512((t_halves)(a), (t_halves)(b))
 #define T_MADD256_(a, b) (i32v)__builtin_ia32_pmaddwd256((t_halves)(a), (t_halves)(b))
-#define T_PAIR_BYTES256_(x, w) (t_halves)__builtin_ia32_pmaddubsw256((t_bytes)(x), (t_bytes)(w))
 #define T_MADD128_(a, b) (i32v)__builtin_ia32_pmaddwd128((t_halves)(a), (t_halves)(b))
-#define T_MADD_BYTES512_(x, w) __builtin_ia32_pmaddubsw512((t_bytes)(x), (t_bytes)(w))
-#define T_MADD_BYTES256_(x, w) __builtin_ia32_pmaddubsw256((t_bytes)(x), (t_bytes)(w))
-#define T_MADD_BYTES128_(x, w) __builtin_ia32_pmaddubsw128((t_bytes)(x), (t_bytes)(w))
+#define T_PAIR_BYTES512_(x, w) (t_halves)__builtin_ia32_pmaddubsw512((t_bytes)(x), (t_bytes)(w))
+#define T_PAIR_BYTES256_(x, w) (t_halves)__builtin_ia32_pmaddubsw256((t_bytes)(x), (t_bytes)(w))
+#define T_PAIR_BYTES128_(x, w) (t_halves)__builtin_ia32_pmaddubsw128((t_bytes)(x), (t_bytes)(w))
 #elif defined(__x86_64__) && TORSHC_LANES >= 4
 #include <immintrin.h>
 #define T_DPBUSD512_(acc, x, w) (i32v)_mm512_dpbusd_epi32((__m512i)(acc), (__m512i)(x), (__m512i)(w))
@@ -38,11 +37,10 @@ typedef char t_bytes __attribute__((vector_size(4 * TORSHC_LANES)));
 #define T_DPBUSD256_VEX_(acc, x, w) (i32v)_mm256_dpbusd_avx_epi32((__m256i)(acc), (__m256i)(x), (__m256i)(w))
 #define T_MADD512_(a, b) (i32v)_mm512_madd_epi16((__m512i)(a), (__m512i)(b))
 #define T_MADD256_(a, b) (i32v)_mm256_madd_epi16((__m256i)(a), (__m256i)(b))
-#define T_PAIR_BYTES256_(x, w) (t_halves)_mm256_maddubs_epi16((__m256i)(x), (__m256i)(w))
 #define T_MADD128_(a, b) (i32v)_mm_madd_epi16((__m128i)(a), (__m128i)(b))
-#define T_MADD_BYTES512_(x, w) _mm512_maddubs_epi16((__m512i)(x), (__m512i)(w))
-#define T_MADD_BYTES256_(x, w) _mm256_maddubs_epi16((__m256i)(x), (__m256i)(w))
-#define T_MADD_BYTES128_(x, w) _mm_maddubs_epi16((__m128i)(x), (__m128i)(w))
+#define T_PAIR_BYTES512_(x, w) (t_halves)_mm512_maddubs_epi16((__m512i)(x), (__m512i)(w))
+#define T_PAIR_BYTES256_(x, w) (t_halves)_mm256_maddubs_epi16((__m256i)(x), (__m256i)(w))
+#define T_PAIR_BYTES128_(x, w) (t_halves)_mm_maddubs_epi16((__m128i)(x), (__m128i)(w))
 #endif
 
 #if TORSHC_LANES == 16 && defined(__AVX512VNNI__)
@@ -55,7 +53,6 @@ typedef char t_bytes __attribute__((vector_size(4 * TORSHC_LANES)));
 #define T_MADD_ T_MADD512_
 #elif TORSHC_LANES == 8 && defined(__AVX2__)
 #define T_MADD_ T_MADD256_
-#define T_PAIR_BYTES_ T_PAIR_BYTES256_ /* the sums of two bytes of x (u8) times those of w (i8), cut to 16 bits */
 #elif TORSHC_LANES == 4 && defined(__SSE2__)
 #define T_MADD_ T_MADD128_
 #else
@@ -65,21 +62,21 @@ T_FN i32v T_MADD_(u32v a, u32v b) {
 }
 #endif
 
-/* Sums of two products of bytes that follow each other, which saturate: exact where a kernel says that weights have 7 bits. */
-#if defined(T_SEVEN_BITS) && TORSHC_LANES == 16 && defined(__AVX512BW__)
-#define T_MADD_BYTES_ T_MADD_BYTES512_
-#elif defined(T_SEVEN_BITS) && TORSHC_LANES == 8 && defined(__AVX2__)
-#define T_MADD_BYTES_ T_MADD_BYTES256_
-#elif defined(T_SEVEN_BITS) && TORSHC_LANES == 4 && defined(__SSSE3__)
-#define T_MADD_BYTES_ T_MADD_BYTES128_
+/* Sums of two products of bytes that follow each other, of x (u8) and w (i8), which saturate at 16 bits. */
+#if TORSHC_LANES == 16 && defined(__AVX512BW__)
+#define T_PAIR_BYTES_ T_PAIR_BYTES512_
+#elif TORSHC_LANES == 8 && defined(__AVX2__)
+#define T_PAIR_BYTES_ T_PAIR_BYTES256_
+#elif TORSHC_LANES == 4 && defined(__SSSE3__)
+#define T_PAIR_BYTES_ T_PAIR_BYTES128_
 #endif
 
 /* acc + sum over j < 4 of byte j of x (u8) times byte j of w (i8). */
 T_FN i32v t_dot4(i32v acc, u32v x, i32v w) {
 #if defined(T_DOT4_)
     return T_DOT4_(acc, x, w);
-#elif defined(T_MADD_BYTES_)
-    return acc + T_MADD_(T_MADD_BYTES_(x, w), (t_halves){0} + 1);
+#elif defined(T_SEVEN_BITS) && defined(T_PAIR_BYTES_) /* two products with weights of 7 bits fit into 16 */
+    return acc + T_MADD_(T_PAIR_BYTES_(x, w), (t_halves){0} + 1);
 #else
     const u32v odd = (u32v)((t_halves)w >> 8), even = (u32v)((t_halves)((u32v)w << 8 & 0xff00ff00) >> 8);
     return acc + T_MADD_(x & 0x00ff00ff, even) + T_MADD_(x >> 8 & 0x00ff00ff, odd);

@@ -27,7 +27,7 @@ static __attribute__((noinline)) f32v t_nibbles_plain(const float *x, const uint
 
 /* Sums of products of bytes over a group: in i32 where an instruction adds four of them, else by one that adds two, in i16,
  * which holds 32 / 4 * 2 * 15 * 127 < 2^15. */
-#ifdef T_PAIR_BYTES_
+#if defined(T_PAIR_BYTES_) && !defined(T_DOT4_)
 #define T_BESIDE 2 /* vectors whose sums registers hold */
 typedef t_halves t_part;
 
