@@ -63,13 +63,14 @@ T_FN void multiply_key(const struct workspace *w, const float *key, f32v sums[QU
 }
 
 /* Scores of `count` keys from `key` on, all queries.  Keys are read once, in order, as a processor foresees. */
-static void compute_scores(const struct call *c, struct workspace *w, const float *k, int64_t key, int count) {
-    (void)c, (void)key;
+static void compute_scores(const struct call *c, struct workspace *w, const float *k, const float *v, int64_t key, int count) {
+    (void)c, (void)key, (void)v;
     for (int i = 0; i < count; i += LANES) {
         const int left = count - i < LANES ? count - i : LANES;
         f32v parts[QUERIES][LANES], sums[QUERIES];
         for (int j = 0; j < LANES; j++) {
-            multiply_key(w, k + (i + (j < left ? j : left - 1)) * K_ROW, sums);
+            const int row = i + (j < left ? j : left - 1);
+            multiply_key(w, k + row * K_ROW, sums);
             T_UNROLL for (int r = 0; r < QUERIES; r++) parts[r][j] = sums[r];
         }
         for (int r = 0; r < QUERIES; r++) {
@@ -140,14 +141,14 @@ static void run(const struct call *c, struct workspace *w, const float *q, const
     }
     for (; key < stop; key += KEYS) {
         const int count = (int)t_imin(KEYS, stop - key);
-        compute_scores(c, w, k + key * K_ROW, key, count);
+        compute_scores(c, w, k + key * K_ROW, v + key * V_ROW, key, count);
         exponentiate(w, count);
         weigh_values(w, v + key * V_ROW, count);
     }
 }
 
 /* ---- tasks ---- */
-void k0763250bb2c3(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kfcd817cf7537(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t keys = 600;

@@ -7,7 +7,11 @@ import pytest
 
 from tests.support.seeded import seeded
 from torshc.kernels.machine import Machine
+from torshc.passes.policy import Policy
+from torshc.plan.finalise import finalise
+from torshc.plan.place import make_plan
 from torshc.targets.cpu.attention_few import PART, POINTS, AttentionFewJoin, AttentionFewKernel
+from torshc.targets.cpu.c import CTarget
 
 from ...support.kernels import Maker, Shape, random, sizes
 from ...support.run_kernel import Program, compilers, native_lanes
@@ -59,3 +63,14 @@ def test_others_are_left_to_panels(form: dict[str, Any], exact: bool) -> None:
     program = Program(graph, DIMS, Machine(native_lanes(), exact_batches=exact))
     assert not any(isinstance(k, AttentionFewKernel) for k in program.kernels)
     program.run(*(random(RNG, sizes(s, DIMS)) for s in shapes))
+
+
+@pytest.mark.parametrize(("lanes", "asked"), [(16, False), (8, True)])
+def test_values_are_asked_for_with_their_keys(lanes: int, asked: bool) -> None:
+    """By vectors of 8, whose processors foresee keys but not the values behind them."""
+    m = Maker()
+    shapes: list[Shape] = [(3, 4, 64), (3, 300, 64), (3, 300, 64)]
+    graph = m.output(attention(m, *[m.input(*s) for s in shapes]))
+    target, plan = CTarget(Machine(lanes)), make_plan(finalise(graph, Policy.of()))
+    made = [target.render(k).source for group in plan.groups for k in target.lower(graph, group, plan.storage)]
+    assert any("T_FETCH(v, row * V_ROW + n)" in source for source in made) is asked
