@@ -90,11 +90,9 @@ T_FN void t_bf16_put(const uint16_t *a, int count, int at, int depth, int64_t ro
         t_storen_f32(out + i, a ? t_loadn_bf16(a + i, count - i) : (f32v){0}, count - i);
 }
 
-/* sums[r][v] = sum over i < k of a[r][i] * b[i][v]. */
-T_FN void t_bf16_sums(const int rows, const int vecs, int k, const float *a, int64_t a_row, const uint32_t *b,
-                      int64_t panel, float *sums) {
-    f32v acc[T_MR][T_NV];
-    t_tile_open(rows, vecs, NULL, acc);
+/* acc[r][v] += sum over i < k of a[r][i] * b[i][v]; k is even. */
+T_FN void t_bf16_fma(const int rows, const int vecs, int k, const float *const *a, const uint32_t *b, int64_t panel,
+                     f32v acc[T_MR][T_NV]) {
     for (int i = 0; i < k; i += 2, b += 16) {
         t_bf16_ahead(rows, vecs, b, panel);
         T_UNROLL for (int odd = 0; odd < 2; odd++) {
@@ -104,15 +102,14 @@ T_FN void t_bf16_sums(const int rows, const int vecs, int k, const float *a, int
                 col[v] = (f32v)(odd ? w & 0xffff0000 : w << 16);
             }
             T_UNROLL for (int r = 0; r < rows; r++) {
-                const f32v x = t_splat_f32(a[r * a_row + i + odd]);
+                const f32v x = t_splat_f32(a[r][i + odd]);
                 T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] += x * col[v];
             }
         }
     }
-    t_tile_park(rows, vecs, sums, acc);
 }
 
-/* Rows of k of a group of panels as floats, [k][T_NR]. */
+/* Rows of k of a group of panels as floats, [k][T_NR], which t_tile_chain multiplies in the same order. */
 T_FN void t_bf16_widen(const int vecs, int k, const uint32_t *b, int64_t panel, float *out) {
     for (int i = 0; i < k; i += 2, b += 16, out += 2 * T_NR)
         T_UNROLL for (int v = 0; v < vecs; v++) {
@@ -120,16 +117,6 @@ T_FN void t_bf16_widen(const int vecs, int k, const uint32_t *b, int64_t panel, 
             t_store_f32(out + v * TORSHC_LANES, (f32v)(w << 16));
             t_store_f32(out + T_NR + v * TORSHC_LANES, (f32v)(w & 0xffff0000));
         }
-}
-
-/* The same sums of rows that are floats already, in the same order. */
-T_FN void t_bf16_float_sums(const int rows, const int vecs, int k, const float *a, int64_t a_row, const float *b, float *sums) {
-    const float *row[T_MR];
-    f32v acc[T_MR][T_NV];
-    T_UNROLL for (int r = 0; r < rows; r++) row[r] = a + r * a_row;
-    t_tile_open(rows, vecs, NULL, acc);
-    t_tile_chain(T_SUM_BITS, rows, vecs, k, row, (const char *)b, T_NOTHING_AHEAD, acc);
-    t_tile_park(rows, vecs, sums, acc);
 }
 #endif
 

@@ -44,28 +44,29 @@ T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t c
     }
 }
 
-/* The epilogue of a tile whose sums are [rows][T_NR]. */
-static __attribute__((noinline)) void finish_tile(const struct call *c, int rows, int vecs, int64_t m, int64_t n,
-    const float *sums) {
-    for (int r = 0; r < rows; r++) {
-        for (int v = 0; v < vecs; v++) {
+/* ---- tiles ---- */
+struct step {
+    const void *b; /* group of columns, floats or words of halves */
+    int64_t row;   /* elements from a row to the next */
+    int k;
+};
+
+T_FN void tile(const struct call *c, const int rows, const int vecs, const int wide, int64_t m, int64_t n, const float *a, struct step s) {
+    const float *row[T_MR];
+    f32v acc[T_MR][T_NV];
+    T_UNROLL for (int r = 0; r < rows; r++) row[r] = a + r * s.row;
+    t_tile_open(rows, vecs, NULL, acc);
+    if (wide) {
+        t_tile_chain(T_SUM_BITS, rows, vecs, s.k, row, s.b, T_NOTHING_AHEAD, acc);
+    } else {
+        t_bf16_fma(rows, vecs, s.k, row, s.b, PANEL, acc);
+    }
+    T_UNROLL for (int r = 0; r < rows; r++) {
+        T_UNROLL for (int v = 0; v < vecs; v++) {
             const int64_t column = n + v * 16;
-            const f32v acc = t_load_f32(sums + r * T_NR + v * 16);
-            if (column < N) finish(c, m + r, column, acc, N - column);
+            if (column < N) finish(c, m + r, column, acc[r][v], N - column);
         }
     }
-}
-
-/* ---- tiles ---- */
-T_FN void tile(const struct call *c, const int rows, const int vecs, const int wide, int64_t m, int64_t n, const float *a,
-    const uint32_t *b) {
-    _Alignas(64) float sums[T_MR * T_NR];
-    if (wide) {
-        t_bf16_float_sums(rows, vecs, DEPTH, a, DEPTH, (const float *)b, sums);
-    } else {
-        t_bf16_sums(rows, vecs, (int)K, a, DEPTH, b, PANEL, sums);
-    }
-    finish_tile(c, rows, vecs, m, n, sums);
 }
 
 /* Packs the rows from m0 up to m1. */
@@ -78,11 +79,12 @@ static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
 }
 
 /* ---- tasks ---- */
-void k2c6bb9f9fbfb(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kacb4bf2370d1(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0]}, *c = &at;
-    const int64_t m_blocks = t_imin(((c->s0 + 7) / 8), t_imax(1, ((c->s0 + 192) / 384))), n_blocks = 1;
+    const int64_t m_blocks = t_imin(((c->s0 + 7) / 8), t_imax(1, ((c->s0 + 96) / 192))), n_blocks = 1;
     int64_t packed = -1; /* block of rows that scratch holds */
-    float *floats = scratch, *own = floats + DEPTH * T_NR; /* of a group of columns; rows that are packed */
+    float *own = scratch; /* rows that are packed */
+    float *floats = own + (512 * t_idiv((((c->s0 + 7) / 8) - 1), t_imin(((c->s0 + 7) / 8), t_imax(1, ((c->s0 + 96) / 192)))) + 512); /* of a group of columns */
     for (int64_t task = begin; task < end; task++) {
         const int64_t nb = task % n_blocks, block = task / n_blocks, mb = block % m_blocks;
         const int64_t t0 = t_cut(TILES, m_blocks, mb), t1 = t_cut(TILES, m_blocks, mb + 1);
@@ -90,28 +92,29 @@ void k2c6bb9f9fbfb(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const uint16_t *a = buf[0];
         const uint32_t *b = buf[1];
         const int64_t m0 = t_cut(M, TILES, t0);
+        const int wide = t1 - t0 >= 4;
         if (block != packed) pack(c, a, m0, t_imin(M, t_cut(M, TILES, t1)), own);
         packed = block;
         for (int64_t p = p0; p < p1; p++) {
             const uint32_t *group = b + p * (T_NR / 16 * PANEL);
-            const int wide = t1 - t0 >= 4;
+            struct step s = {.b = group, .row = DEPTH, .k = (int)DEPTH};
             if (wide) {
-                t_bf16_widen(T_NV, DEPTH, group, PANEL, floats);
-                group = (const uint32_t *)floats;
+                s.b = floats;
+                t_bf16_widen(T_NV, s.k, group, PANEL, floats);
             }
             for (int64_t t = t0; t < t1; t++) {
-                const int64_t m = t_cut(M, TILES, t);
-                const int64_t rows = t_cut(M, TILES, t + 1) - m;
+                const int64_t m = t_cut(M, TILES, t), rows = t_cut(M, TILES, t + 1) - m;
+                const float *row = own + (m - m0) * DEPTH;
                 (void)rows;
                 switch (rows) {
-                    case 8: tile(c, 8, 3, wide, m, p * T_NR, own + (m - m0) * DEPTH, group); break;
-                    case 7: tile(c, 7, 3, wide, m, p * T_NR, own + (m - m0) * DEPTH, group); break;
-                    case 6: tile(c, 6, 3, wide, m, p * T_NR, own + (m - m0) * DEPTH, group); break;
-                    case 5: tile(c, 5, 3, wide, m, p * T_NR, own + (m - m0) * DEPTH, group); break;
-                    case 4: tile(c, 4, 3, wide, m, p * T_NR, own + (m - m0) * DEPTH, group); break;
-                    case 3: tile(c, 3, 3, wide, m, p * T_NR, own + (m - m0) * DEPTH, group); break;
-                    case 2: tile(c, 2, 3, wide, m, p * T_NR, own + (m - m0) * DEPTH, group); break;
-                    case 1: tile(c, 1, 3, wide, m, p * T_NR, own + (m - m0) * DEPTH, group); break;
+                    case 8: tile(c, 8, 3, wide, m, p * T_NR, row, s); break;
+                    case 7: tile(c, 7, 3, wide, m, p * T_NR, row, s); break;
+                    case 6: tile(c, 6, 3, wide, m, p * T_NR, row, s); break;
+                    case 5: tile(c, 5, 3, wide, m, p * T_NR, row, s); break;
+                    case 4: tile(c, 4, 3, wide, m, p * T_NR, row, s); break;
+                    case 3: tile(c, 3, 3, wide, m, p * T_NR, row, s); break;
+                    case 2: tile(c, 2, 3, wide, m, p * T_NR, row, s); break;
+                    case 1: tile(c, 1, 3, wide, m, p * T_NR, row, s); break;
                 }
             }
         }

@@ -17,15 +17,7 @@ from torshc.graph import Graph, Value
 from torshc.kernels.machine import Machine
 from torshc.ops.math.linalg import MatMul
 from torshc.ops.nn.conv import Conv
-from torshc.targets.cpu.bf16 import (
-    FORMS,
-    AmxKernel,
-    Bf16GemmKernel,
-    DotKernel,
-    MmlaKernel,
-    WidenedKernel,
-    choose_form,
-)
+from torshc.targets.cpu.bf16 import FORMS, AmxKernel, Bf16GemmKernel, DotKernel, MmlaKernel, WidenedKernel, choose_form
 from torshc.targets.cpu.conv_bf16 import ImageKernel
 from torshc.targets.cpu.depthwise import DepthwiseKernel
 from torshc.targets.isa import resolve
@@ -521,6 +513,24 @@ def test_rows_that_are_few_take_two_panels_at_a_time(rows: int) -> None:
         kernel = made.kernels[-1]
         assert isinstance(kernel, WidenedKernel) and kernel.tile.vectors == (4 if count == rows else 2)
         found.append(made.run(left[:count])[0][:rows] if native_lanes() >= 8 else None)
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize(("rows", "wide", "pieces"), [(70, True, 4), (9, False, 1), ("s", None, 4)], ids=str)
+def test_floats_that_many_rows_read_stay_in_the_first_cache(
+    rows: int | str, wide: bool | None, pieces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long sums are made in pieces of terms: no bit is another."""
+    left, right, found = halves(7, *sizes((rows, 135), DIMS)), halves(8, 135, 53), []
+    columns = WidenedKernel.choose_tile(WIDEST, None).columns
+    for count in (1, pieces):
+        monkeypatch.setattr("torshc.targets.cpu.bf16.FLOAT_BYTES", 135 * columns * 4 / count)
+        m = Maker()
+        y = m.add("Relu", product(m, m.input(rows, 135, dtype=BF16), right))
+        made = program(m.output(y), WidenedKernel)
+        kernel = made.kernels[-1]
+        assert isinstance(kernel, WidenedKernel) and (kernel.wide, kernel.k_blocks) == (wide, count)
+        found.append(made.run(left)[0])
     np.testing.assert_array_equal(*found)
 
 

@@ -15,7 +15,7 @@ from ...expr import Expr, as_int, ceil_div, const, max_of, min_of, product
 from ...kernels.machine import Machine
 from .conv_shape import Geometry
 from .pack import HALF_COLUMNS, STEP
-from .tiles import BLOCK_ROWS, FEW_ROWS, TASK_FLOPS, Blocks, ProductKernel, Tile, choose_blocks, clamp
+from .tiles import BLOCK_ROWS, FEW_ROWS, TASK_FLOPS, Blocks, ProductKernel, Tile, choose_blocks, clamp, partial_sums
 
 BLOCK_BYTES = 512 * 1024  # of packed rows that a task reads again for each group of columns: they stay in L2
 MOST_ROWS = 384  # of a block
@@ -35,6 +35,10 @@ PACKED_COLUMNS = 768  # for which rows that crowd each other out of the caches a
 LINE, SETS = 64, 64  # bytes of a line of that cache, and its sets
 PAIRS = 2  # times the rate of multiply-adds, at which a Zen adds pairs
 FEW_BYTES = 160 * 1024  # of weights that L2 gets before the first tile of rows is done
+FLOAT_BYTES = 24 * 1024  # of a group of columns that many tiles of rows read as floats
+WIDE_ROWS = 192  # of a block that reads them
+WIDE_BYTES = 256 * 1024  # of what such rows have of a piece of k, which L2 holds beside results
+MOST_BYTES = 2 * 1024 * 1024  # of such rows
 TILES_FLOPS = 500_000  # a quarter of a microsecond of a core's tiles: a task of fewer is not worth handing to a thread
 ONE = const(1)
 EVEN, MOST_TASKS = 16, 64  # tasks above the former come in multiples of it, so that as many threads have as many
@@ -107,6 +111,11 @@ class Bf16GemmKernel(ProductKernel):
 
     @property
     def scratch(self) -> Expr:
+        return self.packed_rows
+
+    @property
+    def packed_rows(self) -> Expr:
+        """Bytes of the rows that a task packs."""
         if not self.packs:
             return const(0)
         rows = ceil_div(self.tile.tiles(self.m.args[0]), self.blocks.m) * self.tile.rows
@@ -308,9 +317,52 @@ class WidenedKernel(Bf16GemmKernel):
             return Tile(2, 2 * HALF_COLUMNS // lanes, lanes)
         return super().choose_tile(lanes, rows)
 
+    @classmethod
+    def choose_blocks(
+        cls, machine: Machine, tile: Tile, m: Expr, n: Expr, k: Expr, batch: Expr, packs: bool, room: int = BLOCK_BYTES
+    ) -> Blocks:
+        """Few blocks of rows: each makes all weights floats again."""
+        depth = (as_int(k) or 1) + STEP
+        piece = -(-depth // pieces_of(depth, tile))
+        rows = min(WIDE_BYTES // (piece * cls.packed), MOST_BYTES // (depth * cls.packed), WIDE_ROWS)
+        work = m * n * k * batch * 2
+        return choose_blocks(machine, tile, m, tile.panels(n), work, batch, max(rows, STEP), cls.task_flops)
+
+    @property
+    def wide(self) -> bool | None:
+        """Whether tasks have many tiles of rows; None where some do, or a run's sizes say."""
+        tiles, blocks = as_int(self.tile.tiles(self.m.args[0])), as_int(self.blocks.m)
+        if tiles is None or not blocks:
+            return None
+        least, most = tiles // blocks >= self.many_tiles, -(-tiles // blocks) >= self.many_tiles
+        return least if least == most else None
+
+    @property
+    def k_blocks(self) -> int:
+        """Pieces of k that a task of many tiles adds one after the other; the sums are the same."""
+        depth = as_int(self.k)
+        return 1 if depth is None or self.window or self.wide is False else pieces_of(depth, self.tile)
+
+    @property
+    def partial(self) -> Expr:
+        """Bytes of the sums that lie in memory between pieces of k."""
+        if self.k_blocks == 1:
+            return const(0)
+        return partial_sums(self.tile, self.m.args[0], self.tile.panels(self.n.args[0]), self.blocks)
+
     @property
     def scratch(self) -> Expr:
-        return super().scratch + ceil_div(self.k, 2) * (2 * 4 * self.tile.columns)
+        floats = ceil_div(self.k, 2 * self.k_blocks) * (2 * 4 * self.tile.columns)
+        return self.partial + self.packed_rows + (const(0) if self.wide is False else floats)
+
+
+def pieces_of(depth: int, tile: Tile) -> int:
+    """Pieces of k of which the first cache holds a group of columns as floats.
+
+    >>> [pieces_of(depth, Tile(6, 2, 8)) for depth in (64, 512, 768, 4096)]
+    [1, 1, 2, 11]
+    """
+    return max(round(depth * tile.columns * 4 / FLOAT_BYTES), 1)
 
 
 FORMS: tuple[type[Bf16GemmKernel], ...] = (AmxKernel, DotKernel, MmlaKernel, WidenedKernel)  # the best first
