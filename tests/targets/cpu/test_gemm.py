@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.support.seeded import seeded
-from torshc.expr import BF16, F16, F32, F64, I32, DType, as_int, const
+from torshc.expr import BF16, F16, F32, F64, I32, DType, as_int, const, dim
 from torshc.kernels.machine import Machine
 from torshc.targets.cpu.pack import panels
 from torshc.targets.cpu.tiles import choose_blocks, choose_tile
@@ -251,9 +251,12 @@ def test_flops_and_bytes() -> None:
     (8, "clang", (128, 3072, 768), (4, 3)), (8, "clang", (3136, 24, 96), (4, 3)), (8, "clang", (3136, 5, 96), (8, 1)),
     (16, "clang", (3136, 64, 64), (6, 4)), (16, "clang", (384, 768, 768), (8, 3)), (4, "clang", (9, 9, 9), (6, 2)),
     (16, "clang", (16, 768, 768), (8, 3)), (16, "clang", (16, 1024, 1024), (12, 2)),
+    (8, "clang", ("rows", 3072, 768), (4, 3)), (8, "clang", ("rows", 384, 384), (6, 2)),
 ])  # fmt: skip
-def test_tile(lanes: int, compiler: str, shape: tuple[int, int, int], tile: tuple[int, int]) -> None:
-    chosen = choose_tile(Machine(lanes, compiler), *(const(s) for s in shape))
+def test_tile(lanes: int, compiler: str, shape: tuple[int | str, int, int], tile: tuple[int, int]) -> None:
+    rows, *sizes = shape
+    m = const(rows) if isinstance(rows, int) else dim(rows)
+    chosen = choose_tile(Machine(lanes, compiler), m, *map(const, sizes))
     assert (chosen.rows, chosen.vectors) == tile
 
 

@@ -98,7 +98,7 @@ def choose_tile(machine: Machine, m: Expr, n: Expr, k: Expr, dtype: DType = F32)
         return Tile(6, 2, lanes)
     if rows is not None and rows <= FEW_ROWS:
         return Tile(4, 3, lanes)
-    if rows is not None and depth is not None and rows <= 192 and vectors * lanes >= 768 and depth >= 768:
+    if depth is not None and (rows is None or rows <= 192) and vectors * lanes >= 768 and depth >= 768:
         return Tile(4, 3, lanes)
     return Tile(4, 3, lanes) if vectors in (3, 5) else Tile(6, 2, lanes)
 
