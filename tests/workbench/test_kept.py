@@ -84,7 +84,8 @@ def test_the_second_is_a_copy(tmp_path: Path, compiled: list[str]) -> None:
     assert compiled == [str(outs[0])]
     assert content(outs[0]) == content(outs[1]) and "weights.bin" in content(outs[0])
     assert first.compiled > second.compiled == 0
-    assert (first.launches, first.kernels, first.weights_bytes) == (second.launches, second.kernels, 60480)
+    assert (first.launches, first.kernels) == (second.launches, second.kernels)
+    assert first.weights_bytes == second.weights_bytes > 0
     x = np.ones((4, 3), np.float32)
     assert (torshc.load(outs[1]).run({"x": x})["y"] == 6).all()
     kept.compile_or_copy(source, str(outs[1]), options())  # over a bundle that is there

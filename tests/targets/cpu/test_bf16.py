@@ -534,7 +534,6 @@ def test_floats_that_many_rows_read_stay_in_the_first_cache(
     np.testing.assert_array_equal(*found)
 
 
-@pytest.mark.skipif(WIDEST < 16, reason="has no vectors of 16 lanes")
 @pytest.mark.parametrize("rows", [1, 3])
 def test_large_weights_of_few_rows_are_read_in_one_piece(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One panel after the other in place of four beside each other: no bit is another."""
@@ -545,7 +544,7 @@ def test_large_weights_of_few_rows_are_read_in_one_piece(rows: int, monkeypatch:
         made = program(m.output(product(m, m.input(*left.shape, dtype=BF16), right)), DotKernel, 16)
         kernel = made.kernels[-1]
         assert isinstance(kernel, DotKernel) and kernel.tile.vectors == vectors
-        found.append(made.run(left)[0])
+        found.append(made.run(left)[0] if WIDEST >= 16 else None)  # others cannot run vectors of 16
         monkeypatch.setattr("torshc.targets.cpu.bf16.STREAM_BYTES", 0)
     np.testing.assert_array_equal(*found)
 

@@ -41,7 +41,9 @@ def test_values(odd: float | None, reduced: Any) -> None:
     for k in range(len(SIZES)):
         for kind, function in KINDS.items():
             wanted = function(feeds[f"x{k}"].astype(np.float64))
-            np.testing.assert_allclose(one[f"y{kind}{k}"], wanted, rtol=1e-5)
+            # Each factor rounds a product by up to 2^-24, in either direction: so many come to their root.
+            rtol = 5 * feeds[f"x{k}"].size ** 0.5 * 2.0**-24 if kind == "ReduceProd" else 1e-5
+            np.testing.assert_allclose(one[f"y{kind}{k}"], wanted, rtol=rtol)
             assert one[f"y{kind}{k}"].tobytes() == three[f"y{kind}{k}"].tobytes()
 
 
