@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from ..base.options import CompileOptions
-from ..expr import as_int, const
+from ..expr import F32, as_int, const
 from ..graph import Graph, Node, Patch, Value
 from ..ops import REGISTRY
 from ..ops.image.resize import Resize
 from ..ops.image.taps import ResizeAxis
-from ..ops.nn.conv import is_by_pixel
+from ..ops.nn.conv import Conv
 from ..ops.tensor.view import Concat
 from .manager import graph_pass
 from .walk import Site, walk
@@ -50,7 +50,7 @@ def sink_resize(graph: Graph, options: CompileOptions) -> bool:
 
 def _sink(site: Site) -> Patch | None:
     node, b, add = site.node, site.builder, REGISTRY["", "Add"]()
-    if not is_by_pixel(node):
+    if not _is_by_pixel(node):
         return None
     x, w, *bias = node.operands
     assert w.const is not None
@@ -79,6 +79,17 @@ def _sink(site: Site) -> Patch | None:
             terms.append(b.one(replace(resize.op, axes=axes), convolve(resize.operands[0], factor)))
     first, *others = terms
     return site.replace(b.one(add, first, reduce(lambda s, t: b.one(add, s, t), others)) if others else first)
+
+
+def _is_by_pixel(node: Node) -> bool:
+    """Whether a node is a convolution of 1x1 of floats, with constant weights."""
+    op = node.op
+    if not isinstance(op, Conv) or op.group != 1 or op.out or op.windows:
+        return False
+    w, rank = node.operands[1], node.output.type.rank
+    if w.const is None or any(v.dtype is not F32 for v in node.operands):
+        return False
+    return {*w.const.shape[2:], *op.strides} == {1} and all(as_int(p) == 0 for p in op.pads) and rank > 2
 
 
 def _joined(site: Site, x: Value) -> list[Value]:

@@ -564,14 +564,3 @@ def _bias_gradient(at: Backward) -> list[Tensor | None]:
         return []
     g = at.gradient
     return [g.sum((0, *range(2, g.rank)), keep=False).cast(at.operand(2).dtype)]
-
-
-def is_by_pixel(node: Node) -> bool:
-    """Whether a node is a convolution of 1x1 of floats, with constant weights."""
-    op = node.op
-    if not isinstance(op, Conv) or op.group != 1 or op.out or op.windows:
-        return False
-    w, rank = node.operands[1], node.output.type.rank
-    if w.const is None or any(v.dtype is not F32 for v in node.operands):
-        return False
-    return {*w.const.shape[2:], *op.strides} == {1} and all(as_int(p) == 0 for p in op.pads) and rank > 2
