@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from functools import lru_cache, partial
 from inspect import signature
 from typing import Any
@@ -20,81 +19,21 @@ import numpy as np
 from .dtype import F32, F64, I32, U32, DType
 from .expr import Expr, Scalar, acc, const, walk
 from .formulas_corners import corner_formulas
+from .formulas_halves import NEAR
 from .formulas_narrow import CONVERSIONS
-from .functions import FUNCTIONS, Function, Slope, call, cast, eq, ne, numpy_sigmoid
+from .formulas_parts import LANGUAGE, LOG2E, bell, elementary, keep_nan, nearest, power
+from .functions import FUNCTIONS, Function, call, cast, eq, ne, numpy_sigmoid
 from .terms import EXACT, Language, absolute, bit_and, bits, flip_sign, over, polynomial, where, with_sign
 
-_LANGUAGE: ContextVar[Language] = ContextVar("language")  # the one that a formula is made for
-
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440054690581e-4  # the first has 10 bits: times any exponent it is exact
-LOG2E, LN2 = 1.44269504088896341, 0.693147180559945309
+LN2 = 0.693147180559945309
 SMALL = 2.0**-25  # below it expm1, log1p, sinh and atanh are x itself
 LEAST = 2.0**-126  # of normal numbers
 HALF_PI, HALF_PI_HIGH, HALF_PI_LOW = 1.57079632679489662, 1.57079637050628662109, -4.37113882867379e-8
 INF, NAN = const(math.inf, F32), const(math.nan, F32)
 
 
-Formula = Callable[..., Expr]
-
-
-def elementary(
-    numpy: Callable[..., Any],
-    cost: int,
-    *slopes: Slope,
-    double: Formula | None = None,
-    generic: bool = False,
-    reach: float = math.inf,
-    halves: bool = False,
-) -> Callable[[Formula], Formula]:
-    """Decorator: a row of the table for a formula of f32, named as it is after its underscore.
-
-    Args:
-        numpy: the same function on arrays.
-        cost: rough price in multiply-adds.
-        slopes: derivatives by each argument.
-        double: the formula in f64; without it the C library has a function of this name.
-        generic: whether the formula is one of f64 too.
-        reach: arguments further from 0 are left to the C library's function, where a language can call it.
-        halves: whether it is as accurate as a half alone, so that there is none in f64.
-    """
-
-    def register(formula: Formula) -> Formula:
-        name = formula.__name__[1:]
-        wide = formula if generic else double
-        FUNCTIONS[name] = Function(
-            name, "same", numpy, cost, formula=formula, double=wide, reach=reach, halves=halves, slopes=slopes
-        )
-        return formula
-
-    return register
-
-
-def bell(t: Expr, factor: float, scale: float, a: Expr) -> Expr:
-    """t * factor * exp(scale * a * a), a slope."""
-    return t * factor * call("exp", a * a * scale)
-
-
-def _keep_nan(x: Expr, value: Expr) -> Expr:
-    """A value that arithmetic makes NaN where x is, said where compilers may take NaN for absent."""
-    return value if _LANGUAGE.get().exact else where(call("isnan", x), x, value)
-
-
-def _nearest(x: Expr, offset: int) -> tuple[Expr, Expr]:
-    """The integer nearest to x of less than 2^22, and the same plus an offset in the low bits of a u32."""
-    if not _LANGUAGE.get().exact:
-        k = call("round", x)
-        return k, cast(cast(k, I32) + offset, U32)
-    whole = 1.5 * 2**23 + offset  # a sum with it has no bits behind the point
-    moved = x + whole
-    return moved - whole, call("raw32", moved)
-
-
 # ---- exponentials: x = n ln2 + r, abs(r) <= ln2/2 ------------------------------------------------------------------
-
-
-def _power(n: Expr) -> Expr:
-    """2^(n - 127) of the low bits of n, which are 1 to 254."""
-    return call("float32", call("shl", n, 23))
 
 
 def _clamp(x: Expr, low: float, high: float) -> Expr:
@@ -105,7 +44,7 @@ def _clamp(x: Expr, low: float, high: float) -> Expr:
 
 def _exp_parts(x: Expr, offset: int) -> tuple[Expr, Expr]:
     """e^r - 1, with an error of 2^-28 of e^r, and n with an offset."""
-    k, n = _nearest(x * LOG2E, offset)
+    k, n = nearest(x * LOG2E, offset)
     r = _without(k, x)
     p01, p23 = r * 1.666652113e-1 + 4.999999404e-1, r * 8.368703537e-3 + 4.166828841e-2
     z = r * r
@@ -119,7 +58,7 @@ def _without(k: Expr, x: Expr) -> Expr:
 
 def _exp_scaled(x: Expr, shift: int = 0) -> Expr:
     """e^x * 2^shift, where powers of two cost little: steps count then, and not how long they wait for each other."""
-    k, _ = _nearest(x * LOG2E, 0)
+    k, _ = nearest(x * LOG2E, 0)
     factors = (1.381893875e-3, 8.368703537e-3, 4.166828841e-2, 1.666652113e-1, 4.999999404e-1, 1.0, 1.0)
     return call("scale", polynomial(_without(k, x), *factors), k + float(shift) if shift else k)
 
@@ -162,37 +101,37 @@ def _tanh_wide(x: Expr) -> Expr:
 
 def _exp_within(x: Expr, shift: int = 0) -> Expr:
     """e^x * 2^shift for x of -104.5 to 90: 2^n in two halves, so that nothing between overflows or is subnormal."""
-    if _LANGUAGE.get().scales:
+    if LANGUAGE.get().scales:
         return _exp_scaled(x, shift)
     e, n = _exp_parts(x, 254 + shift)
     half = call("shr", n, 1)
-    s = _power(half)
-    return (s * e + s) * _power(n - half)
+    s = power(half)
+    return (s * e + s) * power(n - half)
 
 
 @elementary(np.exp, 12, lambda t, y, a: t * y, double=_exp_wide)
 def _exp(x: Expr) -> Expr:
-    return _keep_nan(x, _exp_within(_clamp(x, -104.5, 90.0)))
+    return keep_nan(x, _exp_within(_clamp(x, -104.5, 90.0)))
 
 
 @elementary(np.exp, 10, lambda t, y, a: t * y, double=_exp_wide)
 def _exp_low(x: Expr) -> Expr:
     """e^x for x <= 0: 2^64 times as much is normal, so that 2^n needs no halves."""
     near = where(x < -104.5, -104.5, x)
-    if _LANGUAGE.get().scales:
-        return _keep_nan(x, _exp_scaled(near))
+    if LANGUAGE.get().scales:
+        return keep_nan(x, _exp_scaled(near))
     e, n = _exp_parts(near, 127 + 64)
-    s = _power(n)
-    return _keep_nan(x, (s * e + s) * 2.0**-64)
+    s = power(n)
+    return keep_nan(x, (s * e + s) * 2.0**-64)
 
 
 @elementary(np.expm1, 20, lambda t, y, a: t * call("exp", a))
 def _expm1(x: Expr) -> Expr:
     """Half of it first: 2^n (e^r - 1) + (2^n - 1) overflows too early. The smallest arguments are their own result."""
     e, n = _exp_parts(_clamp(x, -18.0, 89.0), 127 - 1)
-    s = _power(n)
+    s = power(n)
     half = s * e + (s - 0.5)
-    return _keep_nan(x, where(absolute(x) < SMALL, x, half + half))
+    return keep_nan(x, where(absolute(x) < SMALL, x, half + half))
 
 
 @elementary(np.tanh, 16, lambda t, y, a: t * (1.0 - y * y), double=_tanh_wide)
@@ -203,14 +142,14 @@ def _tanh(x: Expr) -> Expr:
     """
     a = absolute(x)
     a = where(a > 10.0, 10.0, a)
-    k, n = _nearest(a * (2.0 * LOG2E), 127)
+    k, n = nearest(a * (2.0 * LOG2E), 127)
     r = a - k * (LN2 / 2.0)
     p01, p23 = r * (4.0 * 1.666652113e-1) + 2.0 * 4.999999404e-1, r * (16.0 * 8.368703537e-3) + 8.0 * 4.166828841e-2
     z = r * r
     half = r + ((z * (32.0 * 1.381893875e-3) + p23) * z + p01) * z
-    s = _power(n)
+    s = power(n)
     h = s * half + (s * 0.5 - 0.5)
-    return _keep_nan(x, with_sign(over(h, h + 1.0), x))
+    return keep_nan(x, with_sign(over(h, h + 1.0), x))
 
 
 def _sigmoid_wide(x: Expr) -> Expr:
@@ -223,13 +162,13 @@ def _sigmoid_wide(x: Expr) -> Expr:
 def _sigmoid(x: Expr) -> Expr:
     """1 / (1 + e^-x), above and below times 2^-64: e^-x then is finite down to where the result is 0."""
     away = call("neg", _clamp(x, -104.5, 40.0))
-    if _LANGUAGE.get().scales:
+    if LANGUAGE.get().scales:
         scaled = _exp_scaled(away, -64)
     else:
         e, n = _exp_parts(away, 127 - 64)
-        s = _power(n)
+        s = power(n)
         scaled = s * e + s
-    return _keep_nan(x, over(2.0**-64, scaled + 2.0**-64))
+    return keep_nan(x, over(2.0**-64, scaled + 2.0**-64))
 
 
 @elementary(np.sinh, 30, lambda t, y, a: t * call("cosh", a))
@@ -238,14 +177,14 @@ def _sinh(x: Expr) -> Expr:
     e = call("expm1", where(a > 10.0, 10.0, a))
     near, far = (e + over(e, e + 1.0)) * 0.5, _exp_within(_clamp(a, -104.5, 90.0), -1)
     found = where(a < SMALL, a, where(a > 9.5, far, near))
-    return _keep_nan(x, with_sign(found, x))
+    return keep_nan(x, with_sign(found, x))
 
 
 @elementary(np.cosh, 30, lambda t, y, a: t * call("sinh", a))
 def _cosh(x: Expr) -> Expr:
     a = absolute(x)
     e = _exp_within(where(a > 90.0, 90.0, a), -1)
-    return _keep_nan(x, e + over(0.25, e))
+    return keep_nan(x, e + over(0.25, e))
 
 
 def _numpy_erf(x: Any) -> Any:
@@ -265,7 +204,7 @@ def _erf(x: Expr) -> Expr:
     q2 = q * q
     q4 = q2 * q2
     far = 1.0 - over(1.0, q4 * q4)
-    return _keep_nan(x, with_sign(where(a < 1.125, a + a * p, far), x))
+    return keep_nan(x, with_sign(where(a < 1.125, a + a * p, far), x))
 
 
 # ---- logarithms: positive finite x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)) ------------------------------------
@@ -294,7 +233,7 @@ def _log_of(x: Expr, f: Expr, k: Expr) -> Expr:
     """The logarithm of x from its parts, and what it is outside (0, inf)."""
     k = cast(k, F32)
     found = k * LN2_HIGH + (f + _log_tail(f, k * LN2_LOW))
-    if _LANGUAGE.get().exact:
+    if LANGUAGE.get().exact:
         found = where(x < INF, found, x)
         found = where(eq(x, 0.0), call("neg", INF), found)
         return where(x < 0.0, NAN, found)
@@ -316,11 +255,11 @@ def _log1p(x: Expr) -> Expr:
     """
     u = x + 1.0
     f, k = _log_parts(u, normal=True)
-    if not _LANGUAGE.get().exact:
+    if not LANGUAGE.get().exact:
         return where(absolute(x) < SMALL, x, _log_of(u, where(eq(k, 0), x, f), k))
     lost = where(u >= 2.0, 1.0 - (u - x), x - (u - 1.0))
     most = where(k > 100, const(100, I32), k)  # nothing of weight is lost beyond 2^24
-    back = _power(cast(127 - most, U32))
+    back = power(cast(127 - most, U32))
     return where(absolute(x) < SMALL, x, _log_of(u, f + lost * back, k))
 
 
@@ -341,7 +280,7 @@ def _asinh(x: Expr) -> Expr:
 def _acosh(x: Expr) -> Expr:
     f = x - 1.0
     found = _log_double(x, f + call("sqrt", f * (f + 2.0)))
-    return _keep_nan(x, where(x < 1.0, NAN, found))
+    return keep_nan(x, where(x < 1.0, NAN, found))
 
 
 @elementary(np.arctanh, 30, lambda t, y, a: over(t, 1.0 - a * a))
@@ -360,8 +299,8 @@ def _quarter(x: Expr) -> tuple[Expr, Expr]:
     In f64 the high part of pi/2 has 33 bits, so that its product with a multiple below 2^20 is exact. Without f64 it is
     in four parts of 8 to 11 bits each, and beyond 2^13 pi/2 the argument's own rounding is the larger error.
     """
-    k, quarter = _nearest(x * (1 / HALF_PI), 0)
-    if _LANGUAGE.get().wide:
+    k, quarter = nearest(x * (1 / HALF_PI), 0)
+    if LANGUAGE.get().wide:
         d = cast(k, F64)
         return cast((cast(x, F64) - d * 1.5707963267341256) - d * 6.077100506506192e-11, F32), quarter
     for part in (1.5703125, 4.83751296997070312e-4, 7.54953362047672271e-8, 2.56334416e-12):
@@ -387,7 +326,7 @@ def _is_odd(quarter: Expr) -> Expr:
 
 def _finite(x: Expr, value: Expr) -> Expr:
     """A value that arithmetic makes NaN where x is infinite, said where compilers may take infinities for absent."""
-    return value if _LANGUAGE.get().exact else where(call("isinf", x), NAN, value)
+    return value if LANGUAGE.get().exact else where(call("isinf", x), NAN, value)
 
 
 def _sin_quarter(r: Expr, quarter: Expr) -> Expr:
@@ -448,7 +387,7 @@ def _acos(x: Expr) -> Expr:
 
 def _in_unit(x: Expr, a: Expr, value: Expr) -> Expr:
     """A value that a square root of less than 0 makes NaN where a = abs(x) > 1, said where NaN may be absent."""
-    return value if _LANGUAGE.get().exact else _keep_nan(x, where(a > 1.0, NAN, value))
+    return value if LANGUAGE.get().exact else keep_nan(x, where(a > 1.0, NAN, value))
 
 
 @elementary(np.arctan, 30, lambda t, y, a: over(t, a * a + 1.0))
@@ -546,12 +485,12 @@ def _pow_fused(a: Expr, y: Expr) -> Expr:
     t = _fma(y, log, 0.0)
     t_low = _fma(y, log, call("neg", t)) + y * log_low
     # 2^r = 1 + r Q(r) on abs(r) <= 1/2, error 2^-28
-    n, shifted = _nearest(_clamp(t, -160.0, 140.0), 254)
+    n, shifted = nearest(_clamp(t, -160.0, 140.0), 254)
     r = (t - n) + t_low
     q = polynomial(r, 1.532679307e-4, 1.339102513e-3, 9.618505836e-3, 5.550359562e-2, 2.402264774e-1, 6.931471825e-1)
     half = call("shr", shifted, 1)
-    scale = _power(half)
-    found = (scale * (q * r) + scale) * _power(shifted - half)
+    scale = power(half)
+    found = (scale * (q * r) + scale) * power(shifted - half)
     return where(t > 130.0, INF, where(t < -152.0, 0.0, found))
 
 
@@ -568,7 +507,7 @@ def _pow_positive(a: Expr, y: Expr) -> Expr:
     p01, p23 = r * 1.666652113e-1 + 4.999999404e-1, r * 8.368703537e-3 + 4.166828841e-2
     e, n = r + ((z * 1.381893875e-3 + p23) * z + p01) * z, cast(cast(n0 + n1, I32) + 254, U32)
     half = call("shr", n, 1)
-    found = (e + 1.0) * _power(half) * _power(n - half)
+    found = (e + 1.0) * power(half) * power(n - half)
     total = part + y * log
     return where(total > 130.0, INF, where(total < -152.0, 0.0, found))
 
@@ -607,14 +546,14 @@ def _numpy_pow(a: Any, b: Any) -> Any:
 @elementary(_numpy_pow, 30, _slope_of_base, _slope_of_exponent)
 def _pow(x: Expr, y: Expr) -> Expr:
     """The cases of C's pow (annex F)."""
-    if _LANGUAGE.get().wide:
+    if LANGUAGE.get().wide:
         return _pow_wide(x, y)
     a, zero = absolute(x), const(0.0, F32)
     is_zero, is_large = eq(a, 0.0), call("isinf", x)
     whole = eq(call("trunc", y), y)
     odd = whole & ne(call("trunc", y * 0.5), y * 0.5)
     below, falls = a < 1.0, y < 0.0
-    if _LANGUAGE.get().fused:
+    if LANGUAGE.get().fused:
         r = _pow_fused(a, y)
     else:
         small = whole & (absolute(y) <= 64.0)
@@ -628,63 +567,12 @@ def _pow(x: Expr, y: Expr) -> Expr:
     return where(eq(x, 1.0) | eq(y, 0.0), 1.0, r)
 
 
-# ---- of a half's accuracy, for what memory keeps as a half (kernels/halves.py) --------------------------------------
-
-# 2^f on [-1/2, 1/2], with a relative error of 2^-13.7 and of 2^-18.5.
-_SHORT_POWER = (5.51716685e-2, 2.42611125e-1, 6.93260968e-1, 9.99928057e-1)
-_LONG_POWER = (9.5701021e-3, 5.5917859e-2, 2.40247443e-1, 6.93121791e-1, 9.99999285e-1)
-
-
-def _near_power(p: Expr, factors: tuple[float, ...]) -> Expr:
-    """2^p for p <= 0; 0 below 2^-126.5, where the exponent's bits are 0."""
-    p = where(p < -127.0, -127.0, p)
-    k, n = _nearest(p, 127)
-    return polynomial(p - k, *factors) * _power(n)
-
-
-def _numpy_normal(x: Any) -> Any:
-    """The share of the normal distribution below x."""
-    return np.vectorize(lambda v: 0.5 * math.erfc(-v * math.sqrt(0.5)), otypes=[np.asarray(x).dtype])(x)
-
-
-def _of_normal(t: Expr, y: Expr, a: Expr) -> Expr:
-    return bell(t, 1 / math.sqrt(2 * math.pi), -0.5, a)
-
-
-def _normal(x: Expr, power: tuple[float, ...], *factors: float) -> Expr:
-    """The share of the normal distribution below x, erfc(-x / sqrt 2) / 2.
-
-    The logarithm of the share below -abs(x) is a polynomial, here from its leading coefficient on. That is negative, so
-    that far away it falls faster than the logarithm does, and does not come back.
-    """
-    q = _near_power(polynomial(absolute(x), *factors), power)
-    return _keep_nan(x, where(x < 0.0, q, 1.0 - q))
-
-
-@elementary(_numpy_normal, 14, _of_normal, halves=True)
-def _near_normal_f16(x: Expr) -> Expr:
-    """With a relative error of 2^-16.4 from x = -6.5 on, where the share is 2^-34; below that at most as much."""
-    return _normal(x, _LONG_POWER, -1.7577797e-6, 5.9936672e-5, -9.1636396e-4, 8.447391e-3, -5.3824518e-2,
-                   -4.586157e-1, -1.1511801, -1.0000038)  # fmt: skip
-
-
-@elementary(_numpy_normal, 14, _of_normal, halves=True)
-def _near_normal_bf16(x: Expr) -> Expr:
-    """With a relative error of 2^-12.7 from x = -9 on, where the share is 2^-63; below that at most as much."""
-    return _normal(x, _SHORT_POWER, -9.7775899e-7, 4.039743e-5, -7.2360894e-4, 7.5028935e-3, -5.1446352e-2,
-                   -4.6146971e-1, -1.1498928, -1.0000985)  # fmt: skip
-
-
-@elementary(numpy_sigmoid, 14, lambda t, y, a: t * (y * (1.0 - y)), halves=True)
-def _near_sigmoid(x: Expr) -> Expr:
-    """With a relative error of 2^-17, and 0 below 2^-126.5."""
-    q = _near_power(absolute(x) * -LOG2E, _LONG_POWER)
-    return _keep_nan(x, over(where(x < 0.0, q, 1.0), q + 1.0))
-
-
 # Functions that are formulas in f32, by their names in generated code after ``t_``, for both types of floats.
 ELEMENTARY = frozenset(
-    f"{f.name}_{dtype}" for f in FUNCTIONS.values() if f.formula for dtype in (("f32",) if f.halves else ("f32", "f64"))
+    f"{f.name}_{dtype}"
+    for f in FUNCTIONS.values()
+    if f.formula
+    for dtype in ("f32", "f64")[: 1 if f.name in NEAR else 2]
 )
 
 # With the conversions of types of storage, which are formulas too.
@@ -714,7 +602,7 @@ def _rows() -> Iterator[tuple[str, Callable[[], Expr]]]:
 
 
 def _in_language(formula: Callable[[Language], Expr]) -> Expr:
-    return formula(_LANGUAGE.get())
+    return formula(LANGUAGE.get())
 
 
 def _itself(e: Expr) -> Expr:
@@ -731,11 +619,11 @@ def find_formula(name: str, language: Language) -> Expr | None:
     """The formula of a function, by its name in generated code after ``t_``; its arguments are x and y."""
     if (make := _table().get(name)) is None:
         return None
-    was = _LANGUAGE.set(language)
+    was = LANGUAGE.set(language)
     try:
         return make()
     finally:
-        _LANGUAGE.reset(was)
+        LANGUAGE.reset(was)
 
 
 def formulas(language: Language) -> dict[str, Expr]:
@@ -745,6 +633,5 @@ def formulas(language: Language) -> dict[str, Expr]:
 
 
 __all__ = [
-    "ELEMENTARY", "EXACT", "PRINTED", "Language", "arguments_of", "elementary", "find_formula", "formulas",
-    "operands_of",
+    "ELEMENTARY", "EXACT", "PRINTED", "Language", "arguments_of", "find_formula", "formulas", "operands_of",
 ]  # fmt: skip

@@ -38,7 +38,6 @@ class Function:
         formula: what computes it in f32 (:mod:`.formulas`), where languages need not have it.
         double: what computes it in f64; without it the C library's function of this name does.
         reach: where arguments are too far from 0 for the formula, and the C library's function computes it.
-        halves: whether it is as accurate as a half alone, so that there is none in f64.
         slopes: for a formula, what a small change of each argument changes the result by (:mod:`.derivatives`).
     """
 
@@ -50,7 +49,6 @@ class Function:
     formula: Callable[..., Expr] | None = None
     double: Callable[..., Expr] | None = None
     reach: float = math.inf
-    halves: bool = False
     slopes: tuple[Slope | None, ...] = ()
 
 

@@ -1,8 +1,9 @@
 """Functions of a half's accuracy, for values of which memory keeps a half: most bits of f32's would be rounded away.
 
 There are two, those of activations: sigmoid(x), and normal(x), the share of the normal distribution that lies below x.
-Their errors are relative (:mod:`torshc.expr.formulas` states them, or the prelude of a language that has functions of
-its own), so they hold for products and choices of values too. Sums may cancel, and are computed as they are.
+Their errors are relative (:mod:`torshc.expr.formulas_halves` states them, or the prelude of a language that has
+functions of its own), so they hold for products and choices of values too. Sums may cancel, and are computed as they
+are.
 """
 
 from __future__ import annotations
