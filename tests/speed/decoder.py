@@ -65,6 +65,7 @@ def main() -> None:
 def measure(args: argparse.Namespace, folder: Path) -> None:
     """Print a line for each number of threads."""
     size = Decoder(layers=args.layers, bits=4 if args.bits == 4 else 32)
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"decoder_{size.bits}_{args.layers}.onnx"
     bundle = folder / f"decoder_{args.bits}_{args.layers}{'_profile' if args.profile else ''}.tsc"
     if not path.exists():

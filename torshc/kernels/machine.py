@@ -56,7 +56,7 @@ class Machine:
 
     lanes: int = 8
     compiler: str = "clang"
-    threads: int = 8
+    threads: int = 16
     slack: int | None = None
     exact_batches: bool = False
     tf32: bool = False
