@@ -109,6 +109,12 @@ T_FN void t_bf16_fma(const int rows, const int vecs, int k, const float *const *
     }
 }
 
+/* Asks memory for lines of the panels of a group, which are widened later: a line of each has two rows of k. */
+T_FN void t_bf16_ask(const uint32_t *b, int64_t panel, int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; i++)
+        T_UNROLL for (int v = 0; v < T_NR / 16; v++) __builtin_prefetch(b + v * panel + i * 16, 0, 2);
+}
+
 /* Rows of k of a group of panels as floats, [k][T_NR], which t_tile_chain multiplies in the same order. */
 T_FN void t_bf16_widen(const int vecs, int k, const uint32_t *b, int64_t panel, float *out) {
     for (int i = 0; i < k; i += 2, b += 16, out += 2 * T_NR)

@@ -79,7 +79,7 @@ static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
 }
 
 /* ---- tasks ---- */
-void kacb4bf2370d1(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void ka29a977c10da(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 7) / 8), t_imax(1, ((c->s0 + 96) / 192))), n_blocks = 1;
     int64_t packed = -1; /* block of rows that scratch holds */
@@ -102,8 +102,12 @@ void kacb4bf2370d1(void *const *buf, const int64_t *dim, void *scratch, int64_t 
                 s.b = floats;
                 t_bf16_widen(T_NV, s.k, group, PANEL, floats);
             }
+            /* What is widened next: memory is asked for it while tiles multiply. */
+            const uint32_t *next = group + T_NR / 16 * PANEL;
+            const int64_t lines = p + 1 < GROUPS ? DEPTH / 2 : 0;
             for (int64_t t = t0; t < t1; t++) {
                 const int64_t m = t_cut(M, TILES, t), rows = t_cut(M, TILES, t + 1) - m;
+                if (wide) t_bf16_ask(next, PANEL, lines * (t - t0) / (t1 - t0), lines * (t - t0 + 1) / (t1 - t0));
                 const float *row = own + (m - m0) * DEPTH;
                 (void)rows;
                 switch (rows) {
