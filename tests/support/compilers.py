@@ -175,8 +175,8 @@ def program(
 def library(command: Sequence[str], source: Path, include: Path, first: str) -> Path:
     """A shared library built from a source of C, made once as in :func:`program`.
 
-    Starts of clang cost more than most sources do: it compiles without linking, as for both it would start itself anew,
-    gcc links, and the header that a source begins with is read precompiled.
+    The header that a source begins with is read precompiled by clang and Zig's. Starts of clang cost more than most
+    sources do: it compiles without linking, as for both it would start itself anew, and gcc links.
 
     Args:
         command: the compiler and its flags, without source and output.
@@ -195,12 +195,16 @@ def library(command: Sequence[str], source: Path, include: Path, first: str) -> 
         build([*command, by_content, "-x", "c-header", include / first, "-o", place])
 
     def make(place: Path) -> None:
-        if compiler is None or compiler.kind != "clang" or "-fsanitize" in " ".join(command):
+        if compiler is None or compiler.kind == "gcc" or "-fsanitize" in " ".join(command):
             build([*command, "-shared", source, "-o", place, "-lm", "-lpthread"])
             return
         header = _once([*command, version, first], _with_headers([], [include]), precompile)
+        read = [*command, by_content, "-include-pch", header]
+        if compiler.kind == "zig":
+            build([*read, "-shared", source, "-o", place, "-lm", "-lpthread"])
+            return
         made = place.with_suffix(".o")
-        build([*command, by_content, "-include-pch", header, "-c", source, "-o", made])
+        build([*read, "-c", source, "-o", made])
         build([(host("gcc") or compiler).cc, "-shared", made, "-o", place, "-lm", "-lpthread"])
         made.unlink()
 

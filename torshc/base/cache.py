@@ -114,6 +114,14 @@ class Cache:
             return False
         return True
 
+    def private(self, name: str) -> Path | None:
+        """A folder beside the entries that nobody else could write to, made if need be; None where none can be."""
+        try:
+            return private_folder(self.folder.parent / name) if self.folder is not None and self._private else None
+        except OSError as error:
+            self._note(error)
+            return None
+
     def _path(self, key: str) -> Path | None:
         return self.folder / key[:2] / f"{key[2:]}.o" if self.folder else None
 

@@ -22,6 +22,7 @@ from ..base.resources import find_template
 from ..targets.processes import end_commands
 from ..targets.toolchain import LIBRARY, Archiver, Compiler, TooSlow, archive_name
 from .cluster import Workers
+from .precompiled import FIRST, Precompiled
 from .sources import write_sources
 
 
@@ -129,6 +130,9 @@ def build_objects(
         (workdir / "obj").mkdir(exist_ok=True)
     except OSError as error:
         raise _cannot_write(workdir, error) from error
+    kernels = sum(FIRST in build.headers_of(text) for text in unique)
+    headers = {name: includes[name] for name in build.headers_of(FIRST)}
+    build.precompiled = Precompiled(compiler, key, headers, cache, workdir, kernels)
     futures = build.all(unique, workers.threads if workers else jobs)
     failed = [e for f in futures if not f.cancelled() and (e := f.exception()) and not isinstance(e, _Stopped)]
     if failed:
@@ -157,6 +161,7 @@ class _Build:
     sent: object  # the headers, as workers know them
     done: int = 0
     stopped: bool = False
+    precompiled: Precompiled | None = None
     threads: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -231,7 +236,7 @@ class _Build:
                     compiled = self.workers.compile(name, text, self.sent, flags, self.seconds)
                     (self.workdir / target).write_bytes(compiled)
                 else:
-                    self.compiler.compile(f"src/{name}", target, [*flags, "-Isrc"], self.workdir, self.seconds)
+                    self._compile(name, text, target, flags)
                 if name not in self.fresh:
                     self.cache.put(key, (self.workdir / target).read_bytes())
         except OSError as error:
@@ -245,6 +250,18 @@ class _Build:
             if self.progress:
                 self.progress(self.done, self.total, result)
         return result
+
+    def _compile(self, name: str, text: str, target: str, flags: Sequence[str]) -> None:
+        of_kernel = self.precompiled and name not in self.fresh and FIRST in self.headers_of(text)
+        if self.precompiled and of_kernel and (more := self.precompiled.flags(text, flags, self.seconds)):
+            try:
+                self.compiler.compile(f"src/{name}", target, [*flags, *more, "-Isrc"], self.workdir, self.seconds)
+                return
+            except TooSlow:
+                raise
+            except ToolchainError:  # of the source, as it says without the precompiled header, or of that
+                self.precompiled.drop()
+        self.compiler.compile(f"src/{name}", target, [*flags, "-Isrc"], self.workdir, self.seconds)
 
     def _too_slow(self, name: str, error: TooSlow) -> ToolchainError:
         """The error of a compiler that took too long for a source, which says what that holds."""

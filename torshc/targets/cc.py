@@ -43,6 +43,7 @@ _GLIBC = ".2.17"  # of 2012: the oldest with clock_gettime in libc, and the firs
 _ZIG = re.compile(
     r"^Target: \S*-linux\d", re.MULTILINE
 )  # it alone names the kernel's version, whatever its wrapper's name
+_BY_CONTENT = "-fpch-validate-input-files-content"  # of precompiled headers; their times may differ
 _NAMED = "name a clang or gcc that is here (--cc, TORSHC_CC), or name none: the newest one is then taken"
 REMEDY = "either install one (apt install clang), or without root: pip install ziglang"
 
@@ -102,6 +103,19 @@ class CCompiler(Compiler):
             raise ToolchainError(
                 f"compiling {Path(source).name}: {self.name} says it succeeded, but wrote nothing", REMEDY
             )
+
+    def including(self, precompiled: Path) -> list[str]:
+        """Flags to read what :meth:`precompile` made before a source; [] for gcc, which looks for one by name."""
+        return [] if self.kind == "gcc" else ["-include-pch", str(precompiled), _BY_CONTENT]
+
+    def precompile(self, header: str, target: str, flags: Sequence[str], cwd: Path, timeout: float = 600.0) -> None:
+        """Reads a header of C for sources that begin with it and have the same flags.
+
+        Raises:
+            ToolchainError: as :meth:`compile`.
+        """
+        args = [*flags, _BY_CONTENT, "-x", "c-header", header, "-o", target]
+        self.run(args, cwd, timeout, f"precompiling {header}")
 
     def link(
         self,

@@ -140,6 +140,18 @@ class Compiler(Tool, ABC):
             ToolchainError: with the command and the last lines of its messages.
         """
 
+    def including(self, precompiled: Path) -> list[str]:
+        """Flags to read what :meth:`precompile` made before a source; [] of a compiler that makes nothing."""
+        return []
+
+    def precompile(self, header: str, target: str, flags: Sequence[str], cwd: Path, timeout: float = 600.0) -> None:
+        """Reads a header of C for sources that begin with it and have the same flags; both names as in :meth:`compile`.
+
+        Raises:
+            ToolchainError: as :meth:`compile`.
+        """
+        raise ToolchainError(f"{self.name} makes no precompiled headers")
+
     @abstractmethod
     def link(
         self,
