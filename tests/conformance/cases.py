@@ -6,6 +6,7 @@ also be NumPy's scalars and texts of other kinds, which onnx's own runner passes
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pickle
@@ -98,14 +99,14 @@ def all_cases() -> tuple[Case, ...]:
     """All cases, ordered by name. The package computes them for some seconds, so they are kept for other processes."""
     state = content_key([onnx.__version__, np.__version__, Path(__file__).read_bytes()])
     place = private_folder(cache_folder() / "tests") / f"cases-{state[:16]}.pickle"
-    if place.exists():
-        kept: tuple[Case, ...] = pickle.loads(place.read_bytes())
-        return kept
-    made = _made_cases()
-    part = place.with_suffix(f".{os.getpid()}")
-    part.write_bytes(pickle.dumps(made))
-    part.replace(place)
-    return made
+    with place.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # others wait for the one that computes them
+        if not place.exists():
+            part = place.with_suffix(f".{os.getpid()}")
+            part.write_bytes(pickle.dumps(_made_cases()))
+            part.replace(place)
+    kept: tuple[Case, ...] = pickle.loads(place.read_bytes())
+    return kept
 
 
 def _made_cases() -> tuple[Case, ...]:

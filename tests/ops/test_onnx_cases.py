@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections import defaultdict
 from functools import lru_cache
 from typing import Any
@@ -13,6 +12,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from tests.conformance.cases import Case, all_cases
 from tests.support.evaluate import Array, run
 from torshc.base.errors import UnsupportedError
 from torshc.formats import import_model
@@ -41,30 +41,21 @@ ELSEWHERE = {
 
 
 @lru_cache(maxsize=1)
-def cases() -> dict[str, list[Any]]:
+def cases() -> dict[str, list[Case]]:
     """The cases by operator."""
-    from onnx.backend.test.case.node import collect_testcases
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = collect_testcases(None)
-    out: dict[str, list[Any]] = defaultdict(list)
-    for case in found:
-        name = case.name.removeprefix("test_")
-        op = case.model.graph.node[0].op_type if "_expanded" not in name else FUNCTIONS
-        out[op].append(case)
+    out: dict[str, list[Case]] = defaultdict(list)
+    for case in all_cases():
+        if not case.operator.startswith("["):
+            op = FUNCTIONS if "_expanded" in case.name else case.model.graph.node[0].op_type
+            out[op].append(case)
     return dict(out)
-
-
-def array(x: Any) -> Array:
-    return numpy_helper.to_array(x) if isinstance(x, onnx.TensorProto) else np.asarray(x)
 
 
 def tensors(values: Any) -> list[Array] | None:
     """The values as arrays, or None when one is a sequence or is absent."""
     if any(isinstance(v, list) or v is None for v in values):
         return None
-    return [array(v) for v in values]
+    return [np.asarray(v) for v in values]
 
 
 def load(model: onnx.ModelProto, feeds: dict[str, Array]) -> Any:
@@ -110,7 +101,7 @@ def test_functions(part: int) -> None:
     check(FUNCTIONS, cases()[FUNCTIONS][part::PARTS])
 
 
-def check(op: str, found: list[Any]) -> None:
+def check(op: str, found: list[Case]) -> None:
     failures = []
     done = elsewhere = 0
     for case in found:
