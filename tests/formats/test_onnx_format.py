@@ -301,6 +301,27 @@ def test_external_data_that_must_not_be_read(
     assert "'w'" in str(e.value)
 
 
+@pytest.mark.parametrize(
+    ("location", "length", "remedy"),
+    [
+        ("missing.bin", 24, "beside it"),
+        ("../w.bin", 24, "beside it"),
+        (".", 24, "beside it"),
+        ("link.bin", 24, "copy the file"),
+        ("w.bin", 20, "completely"),
+    ],
+)
+def test_external_data_that_is_not_there_has_a_remedy(tmp_path: Path, location: str, length: int, remedy: str) -> None:
+    path = external(tmp_path, location, X.tobytes()[:length])
+    (tmp_path / "link.bin").symlink_to(tmp_path / "w.bin")
+    with pytest.raises(ModelError) as e:
+        import_model(path)
+    assert remedy in e.value.remedy
+    with pytest.raises(ModelError) as e:
+        import_model(path.read_bytes())
+    assert e.value.remedy == "give the model's path"
+
+
 # Models that are wrong
 
 
@@ -334,6 +355,15 @@ def test_files_that_are_no_model(data: bytes, words: str, tmp_path: Path) -> Non
     for source in (path, data):
         with pytest.raises(ModelError, match=words):
             import_model(source)
+
+
+@pytest.mark.parametrize("data", [b"", b"hello world, this is text", b"\x3a\xff"])
+def test_a_damaged_file_has_a_remedy(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "bad.onnx"
+    path.write_bytes(data)
+    with pytest.raises(ModelError) as e:
+        import_model(path)
+    assert "completely" in e.value.remedy
 
 
 def test_a_truncated_model_never_passes() -> None:

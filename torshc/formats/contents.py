@@ -53,7 +53,7 @@ class Contents:
                 size = os.fstat(file.fileno()).st_size
                 count = size if length is None else length
                 if offset < 0 or offset + count > size:
-                    raise Misfit(f"{what} has {size} bytes; {count} from {offset} are needed")
+                    raise Misfit(f"{what} has {size} bytes; {count} from {offset} are needed", COMPLETE)
                 found = _read_shared(file, offset, count)
                 if not stamp == _stamp(file) == self._stamps.setdefault(path, stamp):
                     raise Misfit(f"{what} changed while it was read", _REMEDY)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .model import Misfit, truncated
+from .model import COMPLETE, Misfit, truncated
 
 LARGE = 1024  # bytes; smaller tensors stay in the message
 
@@ -97,7 +97,7 @@ def _message(data: memoryview, kind: str, chunks: list[memoryview], depth: int) 
         elif wire in (1, 5):
             at += 8 if wire == 1 else 4
         else:
-            raise Misfit("the file is not an ONNX model")
+            raise Misfit("the file is not an ONNX model", COMPLETE)
         if at > len(data) or number == 0:
             raise truncated()
         out.append(bytes(data[start:at]))
