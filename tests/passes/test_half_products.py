@@ -413,3 +413,41 @@ def test_a_value_in_another_order_is_cast_once(tmp_path: Path) -> None:
     got = compiled(made, {"x": x / 64}, tmp_path, precision="f16")["s"]
     p = half(half(x / 64) @ w)
     assert np.max(np.abs(got - p[..., :16] @ np.swapaxes(p[..., 16:], 1, 2))) <= 2.0**-20 * np.max(np.abs(got))
+
+
+@pytest.mark.parametrize(
+    ("precision", "scale", "words"),
+    [
+        ("f16", 1.0, None),
+        ("f16", 1e5, "--precision f16: numbers beyond 65504 become that in weights: 'w'; bf16 has the range of f32"),
+        ("f16", 1e-9, "--precision f16: all numbers are below 6.1e-05 and lose digits in weights: 'w'; "),
+        ("bf16", 1e5, None),
+        ("bf16", 1e-9, None),
+        ("bf16", 1e-42, "--precision bf16: all numbers are below 1.2e-38 and lose digits in weights: 'w'; "),
+    ],
+)
+@pytest.mark.parametrize("dynamic", [False, True], ids=["", "segments"])
+def test_weights_out_of_range_are_told(precision: str, scale: float, words: str | None, dynamic: bool) -> None:
+    """In a model whose sizes only a run knows too, which is compiled in segments."""
+    nodes = [node("MatMul", "x w", "y")]
+    if dynamic:
+        nodes = [node("NonZero", "x", "at"), node("Gather", "x at", "rows"), node("MatMul", "rows w", "y")]
+    w = np.linspace(-scale, scale, 256, dtype=np.float32).reshape(16, 16)
+    made = model(nodes, {"x": [16, 16]}, ["y"], {"w": w})
+    warnings = prepare(made.SerializeToString(), CompileOptions(precision=precision)).warnings
+    assert [text[: len(words or "")] for text in warnings] == ([words] if words else [])
+
+
+@pytest.mark.parametrize(("dtype", "told"), [("f16", True), ("bf16", False), ("f8", False)])
+def test_weights_that_are_stored_out_of_range_are_told(dtype: str, told: bool) -> None:
+    made = model([node("MatMul", "x w", "y")], {"x": [16, 64]}, ["y"], {"w": np.full((64, 64), 1e6, np.float32)})
+    found = prepare(made.SerializeToString(), CompileOptions(weights_dtype=dtype)).warnings
+    wanted = "--weights-dtype f16: numbers beyond 65504 become that in weights: 'w'; bf16 has the range of f32"
+    assert found == ((wanted,) if told else ())
+
+
+def test_a_warning_names_some_weights_of_many() -> None:
+    weights = {f"w{k}": np.full((16, 16), 1e6, np.float32) for k in range(5)}
+    nodes = [node("MatMul", f"{'x' if k == 0 else f'y{k - 1}'} w{k}", f"y{k}") for k in range(5)]
+    (text,) = prepare(model(nodes, {"x": [16, 16]}, ["y4"], weights).SerializeToString(), F16).warnings
+    assert "weights: 'w0', 'w1', 'w2' and 2 more; " in text

@@ -239,3 +239,17 @@ def test_the_cause_of_a_difference(tmp_path: Path) -> None:
     (tmp_path / "wrong.yaml").write_text(SCALED.replace("FACTOR", "1.1"))
     found = verify_model(path, replace(options, rules=(tmp_path / "wrong.yaml",)))
     assert found.why == "in f32 it differs too, by 1e-01, so bf16 is not all of the cause"
+
+
+def test_the_cause_is_numbers_that_a_half_does_not_hold(tmp_path: Path) -> None:
+    """Weights that become the largest half, and those of a run that become infinite."""
+    text = PRODUCT.replace("TYPE", "float")
+    far = filled(parsed(text), np.random.default_rng(0).uniform(-1e6, 1e6, (64, 64)))
+    for options in (CompileOptions(precision="f16"), CompileOptions(weights_dtype="f16")):
+        found = verify_model(save(far, tmp_path / "far.onnx"), options)
+        assert not found.ok and "numbers beyond 65504 become that in weights" in found.why and "bisect" not in found.why
+
+    steep = parsed(text.replace("p = MatMul(x", "k = Constant<value_float=1000000.0>() u = Mul(x, k) p = MatMul(u"))
+    path = save(filled(steep, np.random.default_rng(0).uniform(-1, 1, (64, 64))), tmp_path / "steep.onnx")
+    found = verify_model(path, CompileOptions(precision="f16"))
+    assert not found.ok and "unless a number beyond 65504 became infinite" in found.why

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Any
 
 import numpy as np
 
 from ..base.features import Feature, Features
 from ..base.options import HALVES, CompileOptions
-from ..expr import BF16, DTYPES, F32, DType, as_int
+from ..expr import BF16, DTYPES, F16, F32, DType, as_int
 from ..graph import Builder, Graph, Node, Patch, Rewriter, Value, rewire
 from ..ops.math.pointwise import Cast, Separator
 from ..ops.nn.pool import MaxPool, Pool, PoolPlace
@@ -24,6 +24,7 @@ FACTORS = {"gemm": 2, "conv": 2, "conv_transpose": 2, "conv_weights": 2, "attent
 QUERIES = 8  # attention of so few is bound by reading keys and values, which a cast would read and write once more
 _WIDEN = ("pointwise", "reduce", "nest", "view")  # families of nodes that read as floats what is stored as halves
 SHALLOW = 8  # sums below this are too short for matrix units: outer products such as positions times frequencies
+_SHOWN = 3  # weights that a warning names
 
 
 @graph_pass("half_products")
@@ -33,7 +34,8 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
     Their sums, results, biases and masks stay f32, as does everything else. A value has one cast, which comes before
     the views that its readers look through, so that its producer can store it as halves; where nothing else
     reads it, no f32 copy is left. Constants are rounded here; finite ones too large for a half become its largest
-    number. Values of a run that are too large become infinite. With `BF16_CONVOLUTIONS`, what convolutions read as bf16
+    number, of which there is a warning, as of those that are all too small. Values of a run that are too large become
+    infinite. With `BF16_CONVOLUTIONS`, what convolutions read as bf16
     all others read as rounded, residuals say: activations are stored once, in half the bytes. Without `HALF_PRODUCTS`
     attention of few queries stays f32, as its keys and values are read only once.
     Error class: 2^-11 (f16) or 2^-8 (bf16) of each factor.
@@ -75,7 +77,23 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
             rewire(node, tuple(halves.round(v) if v in rounded else v for v in node.inputs))
         rewriter.keep(node)
     rewriter.finish()
+    graph.warnings += warn_of_range("--precision", halves.dtype, halves.made)
     return changed
+
+
+def warn_of_range(option: str, dtype: DType, constants: Iterable[Value]) -> list[str]:
+    """Warnings of an option that rounds constants to halves, a line for each way in which some are out of range."""
+    found: dict[str, list[str]] = {}
+    for v in constants:
+        if v.const is not None and (what := _describe_range(v.const, dtype)):
+            found.setdefault(what, []).append(repr(v.name) if v.name else repr(v.type))
+    remedy = "bf16 has the range of f32" if dtype is F16 else "leave it out"
+    return [
+        f"{option} {dtype.name}: {what}: {', '.join(names[:_SHOWN])}"
+        + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+        + f"; {remedy}"
+        for what, names in found.items()
+    ]
 
 
 def _find_images(graph: Graph) -> set[Value]:
@@ -221,6 +239,14 @@ def _round_to_half(array: Array, dtype: DType) -> Array:
         halves[overflown] = np.copysign(_largest(dtype), array[overflown]).astype(dtype.numpy)
     halves.flags.writeable = False
     return halves
+
+
+def _describe_range(array: Array, dtype: DType) -> str:
+    """How a constant is out of a half's range, so that it loses more than a rounding; empty where it is not."""
+    most, least = np.abs(array[np.isfinite(array)]).max(initial=0), 2.0 ** {"f16": -14, "bf16": -126}[dtype.name]
+    if most > _largest(dtype):
+        return f"numbers beyond {_largest(dtype):.6g} become that in weights"
+    return f"all numbers are below {least:.2g} and lose digits in weights" if 0 < most < least else ""
 
 
 def _largest(dtype: DType) -> np.float32:

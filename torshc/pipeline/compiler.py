@@ -16,7 +16,7 @@ from ..base.clock import Clock, Observer
 from ..base.digest import file_sha256
 from ..base.errors import ConfigError, InternalError, UnsupportedError
 from ..base.manifest import SERVE, Manifest, PaddedInput, ToolInfo, WeightInfo, WeightsFile
-from ..base.options import CompileOptions
+from ..base.options import HALVES, CompileOptions
 from ..base.resources import cache_folder
 from ..base.variants import Case, read_cases
 from ..bundle.browser import browser_files, require_device_only
@@ -30,14 +30,15 @@ from ..bundle.layout import weights_layout
 from ..bundle.linking import link_files
 from ..bundle.names import prefix_of
 from ..bundle.package import HEADER, SBOM, BundleWriter
-from ..bundle.program import assemble
+from ..bundle.program import Weight, assemble
 from ..bundle.sbom import sbom_text
 from ..bundle.script import assemble_script
 from ..bundle.state_file import state_header
-from ..bundle.stored import memory_bytes, stored_parts, stored_table
+from ..bundle.stored import is_narrow, memory_bytes, stored_parts, stored_table
 from ..bundle.units import make_units, unit_text
 from ..bundle.weight_names import Array, with_values
 from ..bundle.weights import WeightsInfo
+from ..expr import DTYPES
 from ..formats import load_graph
 from ..formats.files import model_files
 from ..graph import Graph, PaddingMask
@@ -45,6 +46,7 @@ from ..ops import CustomOperators
 from ..ops.core.bounds import EXCHANGE
 from ..passes import run_pipeline
 from ..passes.assume_values import assume_values
+from ..passes.half_products import warn_of_range
 from ..passes.policy import Policy
 from ..plan.finalise import finalise
 from ..plan.partition import drop_unneeded, is_plain, partition
@@ -353,7 +355,7 @@ def _compile_form(
         seconds=clock.seconds,
         script=script,
         spans=spans,
-        warnings=(*graph.warnings, *job.tuning.warnings),
+        warnings=(*_warnings(graph, parts, program.weights, options), *job.tuning.warnings),
         needs=needs,
         dims_of_kernels={p.symbol: p.dims for segment in placed for p in segment},
         constants_bytes=constants,
@@ -365,6 +367,15 @@ def _compile_form(
         model_sha256=graph.file_sha256(),
     )
     return with_pinned(done, options.kernels) if options.kernels is not None else done
+
+
+def _warnings(graph: Graph, parts: Sequence[Graph], weights: Sequence[Weight], options: CompileOptions) -> list[str]:
+    """Warnings of the import, of passes over a model's segments, and of how weights are stored, each once."""
+    lines = [w for g in (graph, *parts) for w in g.warnings]
+    if options.weights_dtype in HALVES:
+        narrow = dict.fromkeys(w.source for w in weights if is_narrow(w, options.weights_dtype))
+        lines += warn_of_range("--weights-dtype", DTYPES[options.weights_dtype], narrow)
+    return list(dict.fromkeys(lines))
 
 
 def _join_plans(graph: Graph, plans: list[Plan], policy: Policy) -> tuple[Plan, tuple[range, ...]]:

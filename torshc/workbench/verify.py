@@ -32,6 +32,7 @@ PLAIN = Tolerance(LEAST["f32"])  # of f32 with few roundings, and of bundles tha
 REFERENCES = ("reference", "ort")
 # Sizes for symbolic dimensions without a given size: different, so that mixed-up dimensions are noticed.
 SIZES = (2, 3, 5, 7, 11, 13)
+_NOT_FINITE = ("NaNs are at different positions", "infinities are at different positions")
 
 
 @dataclass(frozen=True)
@@ -230,6 +231,11 @@ def with_cause(
     ]
     why = f"in f32 it agrees to {error:.0e}, and "
     why += f"{narrow} explains no more than {max(moved.values()):.0e} a rounding: bisect finds where it goes wrong"
+    out_of_range = (f"--precision {narrow}: ", f"--weights-dtype {narrow}: ")
+    if lost := [w for w in compilation.warnings if w.startswith(out_of_range)]:
+        why = f"in f32 it agrees to {error:.0e}; {'; '.join(lost)}"
+    elif narrow == "f16" and any(o.problem in _NOT_FINITE for o in verdict.differing):
+        why += ", unless a number beyond 65504 became infinite: --precision bf16 has the range of f32"
     if not unexplained:
         why = f"rounding of {narrow}, which this model amplifies: in f32 it agrees to {error:.0e}"
     return replace(verdict, why=why)
@@ -324,10 +330,10 @@ def _compare(name: str, got: Array, wanted: Array | None, tolerance: Tolerance) 
         return problem(f"its type is {got.dtype}, the reference's {wanted.dtype}")
     a, b = got.astype(np.float64), wanted.astype(np.float64)
     if not np.array_equal(np.isnan(a), np.isnan(b)):
-        return problem("NaNs are at different positions")
+        return problem(_NOT_FINITE[0])
     infinite = np.isinf(b)
     if not np.array_equal(infinite, np.isinf(a)) or not np.array_equal(a[infinite], b[infinite]):
-        return problem("infinities are at different positions")
+        return problem(_NOT_FINITE[1])
     finite = np.isfinite(b)
     whole = got.dtype.kind in "iu"
     error, top = relative_error(*((got, wanted) if whole else (a[finite], b[finite]))), _largest(b[finite])
