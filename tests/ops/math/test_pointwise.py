@@ -48,6 +48,15 @@ def test_special_values(op: str) -> None:
         check(op, x, x[::-1].copy()) if op in ("Max", "Min") else check(op, x)
 
 
+def test_gelu_by_tanh_of_negative_numbers() -> None:
+    """Where 1 + tanh(u) would cancel: two units in the last place, 2 u's error, count 2 abs(u) times, 25 at most."""
+    x = np.linspace(-6, -1, 101, dtype=F32)
+    (got,) = check("Gelu", x, approximate="tanh")
+    wide = x.astype(np.float64)
+    exact = wide / (1 + np.exp(-2 * np.sqrt(2 / np.pi) * (wide + 0.044715 * wide**3)))
+    np.testing.assert_allclose(got, exact, rtol=50 * np.finfo(F32).eps)
+
+
 INTEGER = ["Add", "Sub", "Mul", "Div", "Max", "Min", "Mod", "BitwiseAnd", "BitwiseOr", "BitwiseXor"]
 
 

@@ -219,12 +219,13 @@ def swish(x: Scalar, *, alpha: float = 1.0) -> Scalar:
 
 @pointwise("Gelu")
 def gelu(x: Scalar, *, approximate: str = "none") -> Scalar:
-    """Gaussian error linear unit; approximate is "none" (erf) or "tanh"."""
+    """Gaussian error linear unit; approximate is "none" (erf) or "tanh".
+
+    (1 + tanh(u)) / 2 is sigmoid(2 u), of which no sum cancels where x is negative.
+    """
     if approximate == "tanh":
-        inner = tanh((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi))
-    else:
-        inner = erf(x * math.sqrt(0.5))
-    return x * 0.5 * (inner + 1)
+        return x * sigmoid((x + x * x * x * 0.044715) * (2 * math.sqrt(2 / math.pi)))
+    return x * 0.5 * (erf(x * math.sqrt(0.5)) + 1)
 
 
 @pointwise("IsInf")
