@@ -189,6 +189,43 @@ T_FN i8v t_whole_f32_i8(f32v x) { return T_CONV(t_nearest_f32_(t_clamp_f32_(x, -
 T_FN i8v t_limited_f32_i8(f32v x, int32_t zero) {
     return T_CONV(t_nearest_f32_(t_within_f32_(x, 128 + zero)) + zero, i8);
 }
+/* Four vectors of f32 to neighbouring bytes, as t_whole_f32_u8, t_whole_f32_i8 and t_limited_f32_i8 make them. */
+#if TORSHC_LANES == 8 && defined(__AVX2__)
+typedef int16_t t_words_ __attribute__((vector_size(32)));
+typedef uint8_t t_bytes_ __attribute__((vector_size(32)));
+/* Packs saturate, so that what is too low, and NaN, whose conversion is the least integer, needs no limit. They take the
+ * halves of two registers in turns. */
+T_FN t_bytes_ t_pack4_(const f32v x[4], int32_t zero) {
+    const f32v high = t_splat_f32(255 - zero);
+    i32v n[4];
+    T_UNROLL for (int k = 0; k < 4; k++) n[k] = t_nearest_f32_(t_blend_f32_((i32v)(high < x[k]), high, x[k]));
+    const t_words_ low = (t_words_)__builtin_ia32_packssdw256(n[0], n[1]) + (int16_t)zero;
+    const t_words_ far = (t_words_)__builtin_ia32_packssdw256(n[2], n[3]) + (int16_t)zero;
+    const i32v bytes = (i32v)__builtin_ia32_packuswb256(low, far);
+    return (t_bytes_)T_SHUFFLE(bytes, bytes, 0, 4, 1, 5, 2, 6, 3, 7);
+}
+T_FN void t_store4_whole_f32_u8(void *p, const f32v x[4], int32_t zero) {
+    const t_bytes_ bytes = t_pack4_(x, zero);
+    __builtin_memcpy(p, &bytes, sizeof bytes);
+}
+T_FN void t_store4_limited_f32_i8(void *p, const f32v x[4], int32_t zero) {
+    const t_bytes_ bytes = t_pack4_(x, zero + 128) ^ 128;
+    __builtin_memcpy(p, &bytes, sizeof bytes);
+}
+T_FN void t_store4_whole_f32_i8(void *p, const f32v x[4]) {
+    f32v numbers[4];
+    T_UNROLL for (int k = 0; k < 4; k++) numbers[k] = t_blend_f32_((i32v)(x[k] == x[k]), x[k], t_splat_f32(0));
+    t_store4_limited_f32_i8(p, numbers, 0);
+}
+#else
+#define T_EACH_OF_4(S, made) T_UNROLL for (int k = 0; k < 4; k++) t_store_##S((char *)p + k * TORSHC_LANES, made)
+T_FN void t_store4_whole_f32_u8(void *p, const f32v x[4], int32_t zero) { T_EACH_OF_4(u8, t_whole_f32_u8(x[k], zero)); }
+T_FN void t_store4_limited_f32_i8(void *p, const f32v x[4], int32_t zero) {
+    T_EACH_OF_4(i8, t_limited_f32_i8(x[k], zero));
+}
+T_FN void t_store4_whole_f32_i8(void *p, const f32v x[4]) { T_EACH_OF_4(i8, t_whole_f32_i8(x[k])); }
+#undef T_EACH_OF_4
+#endif
 #endif
 
 /* ---- remainders, for which those of f32 compute in f64 ---------------------------------- */

@@ -30,14 +30,14 @@ from ...expr.affine import contains, split_axis
 from ...expr.derived import Derived
 from ...expr.formulas import ELEMENTARY
 from ...graph import Value
-from ...kernels.base import Buffer, Kernel, Store
+from ...kernels.base import Buffer, Kernel, Store, Total
 from ...kernels.nest import CHAIN, SHORT_TERM, Accumulator, MapKernel, RowKernel
 from ..base import IndexPrinter, Rendered, indented, register, render_kernel
 from ..index import CTYPES, bare, behind, literal
 from ..statements import INDEX, VALUE
 from .base import CpuTarget
 from .bf16 import missing_features
-from .vector import Block, Names, vector_type
+from .vector import Block, Names, WholeByte, vector_type, whole_byte
 from .vector_functions import functions_of, memory_of, texts_of, types_of
 
 LINE = 64  # bytes that memory brings at once
@@ -159,6 +159,18 @@ class Printer(IndexPrinter):
         for s, value in zip(stores, values, strict=True):
             block.store(s, value, past_caches=s.buffer in self.streams)
         return indented(block.lines, indent)
+
+    def joined_bytes(self, stores: Sequence[Store], lane: Expr) -> WholeByte | None:
+        """The bytes that a map stores where those of four vectors are better packed together, as of AVX2."""
+        s = stores[0]
+        if (
+            len(stores) > 1
+            or isinstance(s, Total)
+            or self.lanes != 8
+            or not self.at_least(lane.args[0], 4 * self.lanes)
+        ):
+            return None
+        return whole_byte(s.value) if self._block(lane, None, None).moves(s.offset) else None
 
     def stream_results(self) -> None:
         """Store results that no cache holds past the caches; the template then ends with ``T_STREAMED``.

@@ -19,6 +19,7 @@ from .append import by_new_rows
 from .c import CTarget
 from .logic import in_bytes
 from .picked import by_rows
+from .quantised import in_factors
 from .reduce_in_parts import in_parts
 from .tables import by_table
 
@@ -61,7 +62,7 @@ def lower_loops(group: Group, storage: Mapping[Value, Storage], machine: Machine
     """The kernels of a group without a heavy node."""
     lanes = machine.lanes
     kernels = (along_longer(by_rows(in_squares(k, lanes), lanes), lanes) for k in lower_nest(group, storage))
-    return [part for k in kernels for part in in_parts(by_new_rows(in_bytes(by_table(k, lanes))), group.id)]
+    return [part for k in kernels for part in in_parts(by_new_rows(in_bytes(in_factors(by_table(k, lanes)))), group.id)]
 
 
 def in_squares(kernel: Kernel, lanes: int) -> Kernel:

@@ -91,6 +91,35 @@ def _limited(e: Expr) -> tuple[Expr, int] | None:
     return _added_to_round(number) if is_limit else None
 
 
+@dataclass(frozen=True)
+class WholeByte:
+    """A byte that is a whole number, as of a quantised tensor.
+
+    Attributes:
+        function: of the prelude, which makes it, without ``t_``.
+        number: what is rounded.
+        zero: what is added to that, where the function takes it.
+    """
+
+    function: str
+    number: Expr
+    zero: int | None = None
+
+    @property
+    def more(self) -> str:
+        """What the function takes behind the number."""
+        return "" if self.zero is None else f", {self.zero}"
+
+
+def whole_byte(e: Expr) -> WholeByte | None:
+    """How a byte is made of what is rounded, or None where it is no such byte."""
+    if (whole := _rounded(e)) is not None:
+        return WholeByte(f"whole_f32_{e.dtype.name}", whole[0], whole[1] if e.dtype is U8 else None)
+    if (limited := _limited(e)) is not None:
+        return WholeByte("limited_f32_i8", limited[0], limited[1])
+    return None
+
+
 def _level(e: Expr) -> tuple[Expr, Expr, int] | None:
     """A quantised tensor's number as a float: its byte, what is rounded to that, and the zero that is taken off."""
     if e.op != "cast" or e.dtype is not F32:
@@ -264,11 +293,8 @@ class Block(StatementPrinter):
             for a in e.args:
                 args.append((yield a, _SHORT))
             return f"t_{e.op}_i32({', '.join(args)})" if e.dtype is BOOL else f"t_cast_i32_{compute}({args[0]})"
-        if (whole := _rounded(e)) is not None:
-            zero = f", {whole[1]}" if e.dtype is U8 else ""
-            return f"t_whole_f32_{compute}({(yield whole[0], VALUE)}{zero})"
-        if (limited := _limited(e)) is not None:
-            return f"t_limited_f32_i8({(yield limited[0], VALUE)}, {limited[1]})"
+        if (whole := whole_byte(e)) is not None:
+            return f"t_{whole.function}({(yield whole.number, VALUE)}{whole.more})"
         args = []
         for a in e.args:
             args.append((yield a, VALUE))
