@@ -36,6 +36,7 @@ typedef t_sum t_sumv __attribute__((vector_size(sizeof(t_sum) * TORSHC_LANES)));
 #endif
 #define T_CHAINS 8
 #define T_CUT 64 /* terms that a sum has at the least that is cut */
+#define T_ASKING 4 /* steps of a sum between which a tile asks memory for what comes next */
 
 T_FN int t_tile_ways(const int rows, const int vecs) {
     const int sums = rows * vecs * T_SUM_REGISTERS;
@@ -80,9 +81,8 @@ T_FN void t_tile_columns(const int bits, const char *b, int v, t_sumv col[2]) {
     }
 }
 
-/* What a tile asks memory for while it sums: of every `every`-th row of columns, from the one of number `first` on, what lies
- * `bytes` behind it; and of rows that follow each other, from `behind` elements behind its first one on, `some` at each step.
- * Nothing where these are 0. */
+/* What a tile asks memory for while it sums: the `first`-th of `every` parts of what lies `bytes` behind the columns; and of rows
+ * that follow each other, from `behind` elements behind its first one on, `some` at each step.  Nothing where these are 0. */
 struct t_ahead {
     int64_t bytes;
     int every, first;
@@ -109,30 +109,42 @@ T_FN int64_t t_panels_ahead(const uint32_t *next, int64_t panel, int64_t half, i
     return line + count;
 }
 
+/* acc[r][v] += a[r][i] * b[v] of a row of columns; of i4, of two. */
+T_FN void t_tile_add(const int bits, const int rows, const int vecs, int i, const t_sum *const *row, const char *b,
+                     t_sumv acc[T_MR][T_NV]) {
+    const int step = bits == 4 ? 2 : 1;
+    t_sumv col[T_NV][2];
+    T_UNROLL for (int v = 0; v < vecs; v++) t_tile_columns(bits, b, v, col[v]);
+    T_UNROLL for (int j = 0; j < step; j++)
+        T_UNROLL for (int r = 0; r < rows; r++) {
+            const t_sumv x = T_OF_SUM(splat)(row[r][i + j]);
+            T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] += x * col[v][j];
+        }
+}
+
 /* acc[r][v] += sum over i < k of a[r][i] * b[i][v]; of i4, k is even. */
 T_FN void t_tile_chain(const int bits, const int rows, const int vecs, int k, const t_sum *const *a, const char *b,
                        struct t_ahead ahead, t_sumv acc[T_MR][T_NV]) {
-    const int step = bits == 4 ? 2 : 1; /* rows of b that are read at once */
+    const int step = bits == 4 ? 2 : 1, size = step * bits / 8 * T_NR; /* rows of b that are read at once, and their bytes */
+    const int each = T_ASKING * step;
     const t_sum *row[T_MR];
-    int wait = ahead.first;
+    int i = 0;
     T_UNROLL for (int r = 0; r < rows; r++) row[r] = a[r];
-    for (int i = 0; i < k; i += step, b += step * bits / 8 * T_NR) {
-        t_sumv col[T_NV][2];
-        T_UNROLL for (int v = 0; v < vecs; v++) t_tile_columns(bits, b, v, col[v]);
-        /* Where nothing is asked for, `wait` is never 0.  A test of `every` in a run would make two loops of this one, whose sums
-         * clang 16 moves to memory and back in each step of some convolutions. */
-        if (!(__builtin_constant_p(ahead.every) && ahead.every == 0) && --wait == 0) {
-            T_UNROLL for (int at = 0; at < step * bits / 8 * vecs * TORSHC_LANES; at += 64)
-                __builtin_prefetch(b + ahead.bytes + at, 0, 2);
-            wait = ahead.every;
-        }
-        if (!(__builtin_constant_p(ahead.some) && ahead.some == 0)) T_FETCH_FAR(row[0], ahead.behind + i * ahead.some);
-        T_UNROLL for (int j = 0; j < step; j++)
-            T_UNROLL for (int r = 0; r < rows; r++) {
-                const t_sumv x = T_OF_SUM(splat)(row[r][i + j]);
-                T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] += x * col[v][j];
+    if (ahead.every != 0 || ahead.some != 0) {
+        /* Lines are asked for whether or not they were before: a test of that in each step is mispredicted too often. */
+        const int part = ahead.every == 0 ? 0 : (T_ASKING * size + ahead.every - 1) / ahead.every;
+        const char *next = b + ahead.bytes + (int64_t)(ahead.first - 1) * part * (k / each);
+        T_ROLLED for (; i + each <= k; i += each, b += T_ASKING * size, next += part) {
+            __builtin_prefetch(next, 0, 2);
+            T_ROLLED for (int at = 64; at < part; at += 64) __builtin_prefetch(next + at, 0, 2);
+            T_UNROLL for (int j = 0; j < T_ASKING; j++) {
+                if (!(__builtin_constant_p(ahead.some) && ahead.some == 0))
+                    T_FETCH_FAR(row[0], ahead.behind + (i + j * step) * ahead.some);
+                t_tile_add(bits, rows, vecs, i + j * step, row, b + j * size, acc);
             }
+        }
     }
+    for (; i < k; i += step, b += size) t_tile_add(bits, rows, vecs, i, row, b, acc);
 }
 
 /* part[w][r][v] += sum over i < k of a[r][w * apart + i * step] * b[w * apart + i * step][v], for all parts at a time. */

@@ -1,0 +1,54 @@
+"""Tiles of products: what they ask memory for while they sum."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import compilers
+from torshc.base.resources import templates
+
+FLAGS = ["-O1", "-std=gnu11", "-Wno-psabi", "-DTORSHC_LANES=4", "-DT_FEW_TYPES"]
+PANELS = """
+#include <stdio.h>
+static char asked[1 << 20];
+static const char *first;
+#define __builtin_prefetch(p, ...) asked[((const char *)(p) - first) / 64] = 1
+#define T_MR 2
+#define T_NV 4
+#include "t_tile.h"
+
+int main(void) {
+    static float rows[2 * K], panel[K * T_NR] __attribute__((aligned(64)));
+    const float *row[T_MR] = {rows, rows + K};
+    const int64_t lines = (int64_t)sizeof panel / 64;
+    int64_t inside = 0, behind = 0;
+    first = (const char *)panel;
+    for (int t = 0; t < TILES; t++) {
+        f32v acc[T_MR][T_NV];
+        t_tile_open(2, T_NV, NULL, acc);
+        t_tile_fma(2, T_NV, K, row, panel, t_tile_ahead(t, TILES, (int64_t)sizeof panel), acc);
+    }
+    for (int64_t i = 0; i < (int64_t)sizeof asked; i++) {
+        if (i >= lines && i < 2 * lines) inside += asked[i];
+        else behind += asked[i];
+    }
+    printf("%d %d %d\\n", (int)lines, (int)inside, (int)behind);
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["clang", "gcc"])
+@pytest.mark.parametrize(("tiles", "depth"), [(2, 64), (3, 128), (7, 128), (16, 256), (24, 768)])
+def test_tiles_by_a_panel_ask_for_all_lines_of_the_next(tiles: int, depth: int, compiler: str, tmp_path: Path) -> None:
+    """Each for a part of its own, so that few lines of what lies behind it are asked for too."""
+    source, program = tmp_path / "panels.c", tmp_path / "panels"
+    source.write_text(PANELS)
+    flags = [*FLAGS, f"-DTILES={tiles}", f"-DK={depth}", "-I", str(templates("c") / "prelude")]
+    compilers.build([compilers.needed(compiler).cc, *flags, source, "-o", program, "-lm"])
+    printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+    lines, inside, behind = map(int, printed.split())
+    assert inside == lines
+    assert behind <= lines / 8
