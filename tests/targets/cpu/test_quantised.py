@@ -79,3 +79,13 @@ def test_a_byte_is_chosen_where_factors_are_equal() -> None:
 )
 def test_other_numbers_stay(number: Expr) -> None:
     assert scaled(number, 1.0) is None
+
+
+@pytest.mark.parametrize(("slack", "steps"), [(None, True), (0, False)])
+def test_the_models_own_roundings_stay_where_nothing_else_is_allowed(slack: int | None, steps: bool) -> None:
+    m = Maker()
+    levels = [m.add("Cast", m.input(POINTS, dtype=U8), to=F32) for _ in range(2)]
+    weighted = [m.add("Mul", x, m.constant(np.float32(s))) for x, s in zip(levels, (0.3, 0.7), strict=True)]
+    total = m.add("Mul", m.add("Add", *weighted), m.constant(np.float32(1.7)))
+    program = Program(m.output(m.add("Cast", m.add("Round", total), to=U8)), machine=Machine(slack=slack))
+    assert ("1.7f" in program.launches[0].source) == steps

@@ -61,8 +61,11 @@ class TileKernel(MapKernel):
 def lower_loops(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """The kernels of a group without a heavy node."""
     lanes = machine.lanes
-    kernels = (along_longer(by_rows(in_squares(k, lanes), lanes), lanes) for k in lower_nest(group, storage))
-    return [part for k in kernels for part in in_parts(by_new_rows(in_bytes(in_factors(by_table(k, lanes)))), group.id)]
+    kernels = [along_longer(by_rows(in_squares(k, lanes), lanes), lanes) for k in lower_nest(group, storage)]
+    kernels = [by_table(k, lanes) for k in kernels]
+    if machine.slack is not None:  # results may round otherwise than the model does
+        kernels = [in_factors(k) for k in kernels]
+    return [part for k in kernels for part in in_parts(by_new_rows(in_bytes(k)), group.id)]
 
 
 def in_squares(kernel: Kernel, lanes: int) -> Kernel:
