@@ -23,7 +23,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from .digest import PartsDigest, read_parts
-from .folders import SharedError, private_folder, shared_with
+from .folders import SharedError, private_folder, remove, shared_with
 
 _MAGIC = b"TORSHC OBJECT 3\n"
 _HEAD = len(_MAGIC) + 32
@@ -114,10 +114,10 @@ class Cache:
             return False
         return True
 
-    def private(self, name: str) -> Path | None:
+    def headers(self, key: str) -> Path | None:
         """A folder beside the entries that nobody else could write to, made if need be; None where none can be."""
         try:
-            return private_folder(self.folder.parent / name) if self.folder is not None and self._private else None
+            return private_folder(self._headers / key) if self._headers is not None and self._private else None
         except OSError as error:
             self._note(error)
             return None
@@ -230,8 +230,14 @@ class Cache:
         """Bytes of all entries."""
         return sum(entry.size for entry in self.entries())
 
+    @property
+    def _headers(self) -> Path | None:
+        return self.folder.parent / "headers" if self.folder is not None else None
+
     def clear(self) -> int:
-        """Deletes all entries; returns how many."""
+        """Deletes all entries, and precompiled headers beside them; returns how many entries."""
+        if self._headers is not None:
+            remove(self._headers)
         return self.trim(0)
 
     def trim(self, limit: int) -> int:

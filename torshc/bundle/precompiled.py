@@ -61,7 +61,7 @@ class Precompiled:
         if not self.compiler.including(Path(FIRST)):
             return None
         parts = (part for name in sorted(self.includes) for part in (name, self.includes[name]))
-        folder = self.cache.private(f"headers/{content_key([self.tool, *flags, *parts])}")
+        folder = self.cache.headers(content_key([self.tool, *flags, *parts]))
         if folder is None:
             folder = self.workdir / "obj" / content_key(flags)
         made = folder / f"{FIRST}.pch"
