@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 
 from ...expr import F32, I8, I32, U8, Expr, as_int, call, cast, const, rebuild
 from ...kernels.base import Kernel, Store
@@ -13,8 +12,6 @@ from .vector import whole_byte
 MOST = 16.0  # of all factors, in steps of the result: the errors of sums of 255 times as much are 2^-12 of a step
 LEAST = 2.0**-64  # of a factor
 SAME = 2.0**-12  # from 1: such a factor changes no byte
-
-Terms = Mapping[Expr, float]  # bytes with their factors; that of None is the rest
 
 
 def in_factors(kernel: Kernel) -> Kernel:
