@@ -20,13 +20,13 @@
     }
 #define T_DEF_TRANSPOSE(S, T, M) \
     T_FN void t_transpose_##S(S##v x[TORSHC_LANES]) { \
-        enum { E = 16 / sizeof(T) < TORSHC_LANES ? 16 / sizeof(T) : TORSHC_LANES }; \
+        enum { E = 16 / sizeof(T) < TORSHC_LANES ? 16 / sizeof(T) : TORSHC_LANES, HALF = E > 1 ? E / 2 : 1 }; \
         T_UNROLL for (int round = 1; round < E; round *= 2) { \
             S##v y[TORSHC_LANES]; \
             T_UNROLL for (int i = 0; i < TORSHC_LANES / 2; i++) { \
-                const int from = i / (E / 2) * E + i % (E / 2); \
-                y[2 * i] = T_SHUFFLE_(T_LOWER_, x[from], x[from + E / 2], E); \
-                y[2 * i + 1] = T_SHUFFLE_(T_UPPER_, x[from], x[from + E / 2], E); \
+                const int from = i / HALF * E + i % HALF; \
+                y[2 * i] = T_SHUFFLE_(T_LOWER_, x[from], x[from + HALF], E); \
+                y[2 * i + 1] = T_SHUFFLE_(T_UPPER_, x[from], x[from + HALF], E); \
             } \
             T_UNROLL for (int i = 0; i < TORSHC_LANES; i++) x[i] = y[i]; \
         } \
