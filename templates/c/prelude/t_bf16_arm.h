@@ -34,7 +34,7 @@ T_FN int t_bf16_most(const int rows, const int vecs, int k, const uint16_t *a, i
         if (rows % 2) x[rows / 2] = t_rows_of_8(a + (rows - 1) * a_row + i, a + (rows - 1) * a_row + i);
         T_UNROLL for (int v = 0; v < vecs; v++) {
             const u32v w0 = t_bf16_columns(b, panel, v), w1 = t_bf16_columns(b + 16, panel, v);
-            const u32v low = T_SHUFFLE_(T_LOWER_, w0, w1, 0), high = T_SHUFFLE_(T_UPPER_, w0, w1, 0);
+            const u32v low = T_SHUFFLE_(T_LOWER_, w0, w1, TORSHC_LANES), high = T_SHUFFLE_(T_UPPER_, w0, w1, TORSHC_LANES);
             T_UNROLL for (int p = 0; p < rows / 2; p++) {
                 T_ARM_("bfmmla %0.4s, %1.8h, %2.8h", square[p][v][0], x[p], low);
                 T_ARM_("bfmmla %0.4s, %1.8h, %2.8h", square[p][v][1], x[p], high);

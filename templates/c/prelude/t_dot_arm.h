@@ -29,7 +29,7 @@ T_FN int t_dot_most(const int rows, const int vecs, int k, const uint8_t *const 
         if (rows % 2) x[rows / 2] = t_rows_of_8(row[rows - 1] + i, row[rows - 1] + i);
         T_UNROLL for (int v = 0; v < vecs; v++) {
             const i32v w0 = t_load_i32(b + v * 4), w1 = t_load_i32(b + T_NR + v * 4);
-            const i32v low = T_SHUFFLE_(T_LOWER_, w0, w1, 0), high = T_SHUFFLE_(T_UPPER_, w0, w1, 0);
+            const i32v low = T_SHUFFLE_(T_LOWER_, w0, w1, TORSHC_LANES), high = T_SHUFFLE_(T_UPPER_, w0, w1, TORSHC_LANES);
             T_UNROLL for (int p = 0; p < rows / 2; p++) {
                 T_ARM_("usmmla %0.4s, %1.16b, %2.16b", square[p][v][0], x[p], low);
                 T_ARM_("usmmla %0.4s, %1.16b, %2.16b", square[p][v][1], x[p], high);

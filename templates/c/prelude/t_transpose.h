@@ -5,7 +5,8 @@
 #include "t_shuffle.h"
 
 /* Shuffles that cross no border of 16 bytes are the cheapest: lines as many as such a part has elements, e, are interleaved
- * within parts, {a0 b0 a1 b1 ..} of each, as often as turns squares of e x e. Then parts change places, s lines apart. */
+ * within parts, {a0 b0 a1 b1 ..} of each, as often as turns squares of e x e; with e = TORSHC_LANES within whole vectors. Then
+ * parts change places, s lines apart. */
 #define T_LOWER_(i, e) ((i) - ((i) % (e) + 1) / 2 + (i) % 2 * TORSHC_LANES)
 #define T_UPPER_(i, e) (T_LOWER_(i, e) + (e) / 2)
 #define T_STAYS_(i, s) ((i) & (s) ? TORSHC_LANES + (i) - (s) : (i))
