@@ -46,6 +46,7 @@ def made(folder: Path) -> list[Path]:
     return sorted(folder.glob("**/*.pch"))
 
 
+# gcc reads a precompiled header only where it lies beside the header of its name, so torshc makes none for it.
 needs_clang = pytest.mark.skipif(not find_compiler().including(Path("h")), reason="gcc makes none")
 
 

@@ -36,7 +36,7 @@ def info(as_json: bool) -> None:
 @cache.command()
 @flags.JSON
 def clear(as_json: bool) -> None:
-    """Delete all objects."""
+    """Delete all objects, and the precompiled headers beside them."""
     from ..base.cache import Cache
     from ..base.resources import cache_folder
 

@@ -241,6 +241,11 @@ def as_int(expr: Scalar) -> int | None:
     return None
 
 
+def as_float(expr: Expr) -> float | None:
+    """The value of a constant number, else None."""
+    return float(expr.data) if expr.op == "const" and isinstance(expr.data, (int, float)) else None
+
+
 def product(extents: Iterable[Expr]) -> Expr:
     """The number of elements of such extents; 1 of none."""
     total = const(1)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..expr import BF16, F16, DType, Expr, call, rebuild, walk
+from ..expr import BF16, F16, DType, Expr, as_float, call, rebuild, walk
 from .base import Kernel, Store, text_fields
 
 _KEEPS = ("mul", "neg", "abs", "max", "min", "select", "as_f16", "as_bf16")  # what a relative error goes through
@@ -109,13 +109,8 @@ def _factors(e: Expr) -> list[Expr]:
     return [] if pending else found
 
 
-def _number(e: Expr) -> float | None:
-    """The value of a constant."""
-    return float(e.data) if e.op == "const" and isinstance(e.data, (int, float)) else None
-
-
 def _is(e: Expr, number: float) -> bool:
-    return _number(e) == number
+    return as_float(e) == number
 
 
 def _is_sum(e: Expr) -> bool:
@@ -126,8 +121,8 @@ def _scale(e: Expr, factor: float) -> Expr:
     """A value times a number; of one that is a multiple the number goes into that."""
     if e.op == "mul" and len(e.args) == 2:
         for x, by in (e.args, e.args[::-1]):
-            if (number := _number(by)) is not None:
+            if (number := as_float(by)) is not None:
                 return _scale(x, factor * number)
-    if e.op == "div" and (number := _number(e.args[1])):
+    if e.op == "div" and (number := as_float(e.args[1])):
         return _scale(e.args[0], factor / number)
     return e if abs(factor - 1.0) < 2.0**-24 else call("mul", e, factor)

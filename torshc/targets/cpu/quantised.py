@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ...expr import F32, I8, I32, U8, Expr, as_int, call, cast, const, rebuild
+from ...expr import F32, I8, I32, U8, Expr, as_float, as_int, call, cast, const, rebuild
 from ...kernels.base import Kernel, Store
 from ...kernels.nest import MapKernel
 from .vector import whole_byte
@@ -27,7 +27,8 @@ def _in_factors(s: Store) -> Store:
     if byte is None or found is None:
         return s
     taken, *terms = _single(found)
-    if terms and abs(_number(terms[0]) - 1.0) < SAME and abs(_number(terms[1]) + (byte.zero or 0)) < 256 * SAME:
+    factor, rest = map(as_float, terms) if terms else (None, None)
+    if factor and rest is not None and abs(factor - 1.0) < SAME and abs(rest + (byte.zero or 0)) < 256 * SAME:
         as_it_is = _byte_of(taken)
         if as_it_is.dtype is s.value.dtype:
             return dataclasses.replace(s, value=as_it_is)
@@ -50,8 +51,8 @@ def scaled(e: Expr, factor: float) -> Expr | None:
     if e.op == "select":
         sides = [scaled(x, factor) for x in e.args[1:]]
         return None if None in sides else _choice(e.args[0], *(x for x in sides if x is not None))
-    if e.op == "mul" and e.args[1].op == "const":
-        return scaled(e.args[0], factor * _number(e.args[1]))
+    if e.op == "mul" and (number := as_float(e.args[1])) is not None:
+        return scaled(e.args[0], factor * number)
     terms = _terms(e)
     if terms is None:
         return None
@@ -81,10 +82,10 @@ def _single(e: Expr) -> tuple[Expr, *tuple[Expr, ...]]:
 
 def _terms(e: Expr) -> tuple[dict[Expr, float], float] | None:
     """Bytes with factors, and a constant, of which a number is the sum."""
-    if e.op == "const":
-        return {}, _number(e)
-    if e.op == "mul" and e.args[1].op == "const":
-        found, factor = _terms(e.args[0]), _number(e.args[1])
+    if (number := as_float(e)) is not None:
+        return {}, number
+    if e.op == "mul" and (factor := as_float(e.args[1])) is not None:
+        found = _terms(e.args[0])
         return found and ({x: f * factor for x, f in found[0].items()}, found[1] * factor)
     if e.op in ("add", "sub") and e.dtype is F32:
         a, b = map(_terms, e.args)
@@ -102,7 +103,3 @@ def _byte(e: Expr) -> tuple[dict[Expr, float], float] | None:
         e, zero = e.args[0], taken
     byte = e.args[0] if e.op == "cast" and e.dtype is I32 else e
     return ({byte: 1.0}, -float(zero)) if byte.op == "load" and byte.dtype in (U8, I8) and abs(zero) < 256 else None
-
-
-def _number(e: Expr) -> float:
-    return float(e.data)  # type: ignore[arg-type] # of a constant
