@@ -52,3 +52,36 @@ def test_tiles_by_a_panel_ask_for_all_lines_of_the_next(tiles: int, depth: int, 
     lines, inside, behind = map(int, printed.split())
     assert inside == lines
     assert behind <= lines / 8
+
+
+ROWS = """
+#include <stdio.h>
+static char rows_asked;
+static const char *first, *behind;
+#define __builtin_prefetch(p, ...) rows_asked |= (const char *)(p) >= first && (const char *)(p) < behind
+#define T_MR 2
+#define T_NV 4
+#include "t_tile.h"
+
+int main(void) {
+    static float rows[2 * K], panel[K * T_NR] __attribute__((aligned(64)));
+    const float *row[T_MR] = {rows, rows + K};
+    volatile int64_t some = 0;
+    f32v acc[T_MR][T_NV];
+    struct t_ahead ahead = t_tile_ahead(0, 3, (int64_t)sizeof panel);
+    first = (const char *)rows, behind = (const char *)(rows + 2 * K), ahead.some = some;
+    t_tile_open(2, T_NV, NULL, acc);
+    t_tile_fma(2, T_NV, K, row, panel, ahead, acc);
+    printf("%d\\n", rows_asked);
+}
+"""
+
+
+@pytest.mark.parametrize(("flag", "asked"), [("-DT_ROWS_AHEAD=0", 0), ("-DT_ROWS_AHEAD=1", 1)])
+def test_a_kernel_says_whether_tiles_ask_for_rows(flag: str, asked: int, tmp_path: Path) -> None:
+    """Also where a compiler cannot see that tiles have none to ask for: the loop would spill its sums."""
+    source, program = tmp_path / "rows.c", tmp_path / "rows"
+    source.write_text(ROWS)
+    flags = [*FLAGS, flag, "-DK=64", "-I", str(templates("c") / "prelude")]
+    compilers.build([compilers.needed().cc, *flags, source, "-o", program, "-lm"])
+    assert int(subprocess.run([program], capture_output=True, text=True, check=True).stdout) == asked

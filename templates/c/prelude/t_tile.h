@@ -40,6 +40,12 @@ typedef t_sum t_sumv __attribute__((vector_size(sizeof(t_sum) * TORSHC_LANES)));
  * 32 registers hold sums, and spills 70 vectors. */
 #define T_ASKING (TORSHC_LANES == 16 ? 1 : 4)
 
+/* Whether tiles ask for the rows that follow too.  A kernel says so, since clang 16 does not always see that a number in its
+ * memory stays 0, and then spills most sums of the loop. */
+#ifndef T_ROWS_AHEAD
+#define T_ROWS_AHEAD 0
+#endif
+
 T_FN int t_tile_ways(const int rows, const int vecs) {
     const int sums = rows * vecs * T_SUM_REGISTERS;
     return sums > T_CHAINS / 2 ? 1 : sums * 2 > T_CHAINS / 2 ? 2 : 4;
@@ -140,8 +146,7 @@ T_FN void t_tile_chain(const int bits, const int rows, const int vecs, int k, co
             __builtin_prefetch(next, 0, 2);
             T_ROLLED for (int at = 64; at < part; at += 64) __builtin_prefetch(next + at, 0, 2);
             T_UNROLL for (int j = 0; j < T_ASKING; j++) {
-                if (!(__builtin_constant_p(ahead.some) && ahead.some == 0))
-                    T_FETCH_FAR(row[0], ahead.behind + (i + j * step) * ahead.some);
+                if (T_ROWS_AHEAD) T_FETCH_FAR(row[0], ahead.behind + (i + j * step) * ahead.some);
                 t_tile_add(bits, rows, vecs, i + j * step, row, b + j * size, acc);
             }
         }
