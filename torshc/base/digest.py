@@ -8,7 +8,7 @@ import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from io import BufferedReader
 from itertools import cycle
 from pathlib import Path
@@ -26,16 +26,31 @@ def file_sha256(path: Path) -> str:
 
 
 def tree_sha256(folders: Iterable[Path]) -> str:
-    """SHA-256 of the names and contents of the files in folders, hexadecimal, without Python's byte code."""
+    """SHA-256 of the names and contents of the files in folders, hexadecimal, without Python's byte code.
+
+    A process reads them once, and again when one of them has another :func:`_stamp`: to read torshc's own takes 20 ms.
+
+    Raises:
+        OSError: a folder or a file cannot be read.
+    """
+    return _files_sha256(tuple(file for folder in folders for file in _stamped_files(str(folder))))
+
+
+def _stamped_files(folder: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.is_dir(follow_symlinks=False):
+            yield from _stamped_files(entry.path)
+        elif not entry.name.endswith(".pyc"):
+            yield entry.path, _stamp(entry)
+
+
+@lru_cache(maxsize=2)
+def _files_sha256(files: tuple[tuple[str, tuple[int, ...]], ...]) -> str:
     digest = hashlib.sha256()
-    for folder in folders:
-        for inside, below, files in os.walk(folder):
-            below.sort()
-            for name in sorted(files):
-                if not name.endswith(".pyc"):
-                    data = Path(inside, name).read_bytes()
-                    digest.update(f"{inside}/{name} {len(data)}:".encode())
-                    digest.update(data)
+    for path, _ in files:
+        data = Path(path).read_bytes()
+        digest.update(f"{path} {len(data)}:".encode())
+        digest.update(data)
     return digest.hexdigest()
 
 
@@ -131,9 +146,10 @@ class FileDigest:
         return _stamp(self._path) == self._seen
 
 
-def _stamp(path: Path) -> tuple[int, ...]:
+def _stamp(file: Path | os.DirEntry[str]) -> tuple[int, ...]:
+    """What changes when a plain file is written to or replaced; () where there is none."""
     try:
-        s = path.stat()
+        s = file.stat()
     except OSError:
         return ()
     return (s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) if stat.S_ISREG(s.st_mode) else ()
