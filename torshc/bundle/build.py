@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from ..base.budget import Budget
@@ -166,6 +167,7 @@ class _Build:
 
     def __post_init__(self) -> None:
         self.lock = threading.Lock()
+        self.names = tuple(self.includes)
 
     def all(self, names: Mapping[str, str], jobs: int) -> list[Future[Object]]:
         """What became of each source, given by text; after a failure of some, of those that were begun."""
@@ -212,20 +214,19 @@ class _Build:
 
         So most sources have the same object in libraries that have other headers besides.
         """
-        found, pending = set[str](), [text]
+        found, pending = set[str](), list(_named_in(text, self.names))
         while pending:
-            inside = pending.pop()
-            named = {header for header in self.includes if Path(header).name in inside} - found
-            found |= named
-            pending += [self.includes[header] for header in named]
+            if (header := pending.pop()) not in found:
+                found.add(header)
+                pending += _named_in_header(self.includes[header], self.names)
         return found
 
     def _object(self, name: str, text: str) -> Object:
         flags = tuple(self.flags(name) if callable(self.flags) else self.flags)
         target = f"obj/{Path(name).with_suffix('.o')}"
         # The name is part of the key: it is in the object's symbol table.
-        headers = content_key(part for h in sorted(self.headers_of(text)) for part in (h, self.includes[h]))
-        key = content_key(["object", name, text, headers, self.tool, *flags])
+        headers = tuple((header, self.includes[header]) for header in sorted(self.headers_of(text)))
+        key = content_key(["object", name, text, _texts_key(headers), self.tool, *flags])
         began = time.perf_counter()
         data = self.cache.get(key) if name not in self.fresh else None
         try:
@@ -271,6 +272,21 @@ class _Build:
             f"{error.message}{f', for the kernel of {inside}' if inside else ''}",
             f"give it more with --budget compiling=SECONDS,{less} or name another compiler with --cc",
         )
+
+
+def _named_in(text: str, headers: tuple[str, ...]) -> tuple[str, ...]:
+    """The headers that a text names anywhere, without their folders."""
+    return tuple(header for header in headers if header.rpartition("/")[2] in text)
+
+
+# Of headers, which hardly differ between builds; all of them take a hundredth of a second.
+_named_in_header = lru_cache(maxsize=256)(_named_in)
+
+
+@lru_cache(maxsize=64)
+def _texts_key(texts: tuple[tuple[str, str], ...]) -> str:
+    """The key of files, by name and text; sources share their headers."""
+    return content_key(part for file in texts for part in file)
 
 
 def _cannot_write(folder: Path, error: OSError) -> OutputError:
