@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +108,15 @@ def graph_pass(name: str) -> Callable[[Pass], Pass]:
 def call_pass(name: str, graph: Graph, options: CompileOptions, features: Features, **parameters: Any) -> bool:
     """Run one pass on a graph, in place; whether it changed it."""
     function = PASSES[name]
-    if "features" in inspect.signature(function).parameters:
+    if "features" in _parameters(function):
         parameters["features"] = features
     return function(graph, options, **parameters)
+
+
+@cache
+def _parameters(function: Pass) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a pass, by name."""
+    return inspect.signature(function).parameters
 
 
 def read_pipeline(path: Path) -> Pipeline:
@@ -166,7 +173,7 @@ def _step(item: Item) -> PassStep:
     ((name, parameters),) = entries.items()
     allowed = {
         p.name: p.default
-        for p in inspect.signature(PASSES[_known_pass(parameters, name)]).parameters.values()
+        for p in _parameters(PASSES[_known_pass(parameters, name)]).values()
         if p.kind is p.KEYWORD_ONLY and p.default is not p.empty
     }
     for key, value in parameters.mapping().items():
