@@ -6,7 +6,7 @@ same rows among 64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ from ..support.slow import SLOW
 Array = np.ndarray[Any, Any]
 ROWS = 64
 SIZES = (1, 2, 3, 7, 16, ROWS)
-PRODUCTS = ((20, 5), (24, 100), (64, 64), (100, 16), (200, 40), (257, 33), (784, 10), (512, 130), (3000, 48))  # K, N
+PRODUCTS = ((257, 33), (20, 5), (3000, 48))  # K, N
+MORE_PRODUCTS = ((24, 100), (64, 64), (100, 16), (200, 40), (784, 10), (512, 130))
 
 
 class Rows(Network):
@@ -62,12 +63,22 @@ class Rows(Network):
         return helper.make_model(graph, opset_imports=[*opsets, helper.make_opsetid("ai.onnx.ml", 3)], ir_version=10)
 
 
-def products() -> Rows:
-    """Products of weights, behind each other, of each row of a batch, and of two operands."""
+def products_of_weights(sizes: Sequence[tuple[int, int]], doubles: int) -> Rows:
+    """Products of weights, by each row of a batch and by three, so many of them of doubles too."""
     n = Rows()
-    for k, columns in PRODUCTS:
+    for k, columns in sizes:
         n.result(f"product_{k}_{columns}", n.linear(n.input("b", k), k, columns))
         n.result(f"product_of_three_{k}_{columns}", n.linear(n.input("b", 3, k), k, columns))
+    for k, columns in sizes[:doubles]:
+        wide = n.add("Cast", n.input("b", k), to=onnx.TensorProto.DOUBLE)
+        weights = n.constant(n.rng.standard_normal((k, columns)), np.float64)
+        n.result(f"doubles_{k}_{columns}", n.add("MatMul", f"{wide} {weights}"))
+    return n
+
+
+def products() -> Rows:
+    """Products of weights, behind each other too, and of two operands."""
+    n = products_of_weights(PRODUCTS, 1)
     x = n.input("b", 100)
     for k, columns in ((100, 256), (256, 64), (64, 10)):
         x = n.add("Gelu", n.linear(x, k, columns))
@@ -78,12 +89,12 @@ def products() -> Rows:
     n.result(
         "product_by_rows", n.add("MatMul", f"{n.input(50, 72)} {n.add('Transpose', wide, perm=[0, 2, 1])}"), axis=2
     )
-    for k, columns in PRODUCTS[1:6]:
-        doubles = n.add("Cast", n.input("b", k), to=onnx.TensorProto.DOUBLE)
-        weights = n.constant(n.rng.standard_normal((k, columns)), np.float64)
-        n.result(f"doubles_{k}_{columns}", n.add("MatMul", f"{doubles} {weights}"))
     n.result("gemm", n.add("Gemm", f"{n.input('b', 100)} {n.weight(30, 100)} {n.weight(30, scale=1)}", transB=1))
     return n
+
+
+def more_products() -> Rows:
+    return products_of_weights(MORE_PRODUCTS, 4)
 
 
 def narrow() -> Rows:
@@ -114,10 +125,10 @@ def recurrent() -> Rows:
     return n
 
 
-def attention() -> Rows:
+def attention_of(depths: Sequence[tuple[int, int]]) -> Rows:
     """Attention of a batch, and of a number of queries over the same keys, with masks, with and without causality."""
     n = Rows()
-    for depth, width in ((16, 16), (64, 64), (24, 40)):
+    for depth, width in depths:
         q, k, v = (n.input("b", 2, length, d) for length, d in ((9, depth), (21, depth), (21, width)))
         n.result(f"attention_{depth}", n.add("Attention", f"{q} {k} {v}"))
         n.result(f"step_{depth}", n.add("Attention", f"{n.input('b', 2, 1, depth)} {k} {v}"))
@@ -128,26 +139,45 @@ def attention() -> Rows:
             n.ordered.add(f"causal_{depth}_{keys}")
             mask = n.input(1, 1, "b", keys)
             n.result(f"masked_{depth}_{keys}", n.add("Attention", f"{rows} {k} {v} {mask}"), axis=2)
+    return n
+
+
+def attention() -> Rows:
+    n = attention_of([(24, 40)])
     mask = n.input("b", 1, 9, 21)
     q, k, v = n.input("b", 2, 9, 16), n.input("b", 2, 21, 16), n.input("b", 2, 21, 16)
     n.result("masked", n.add("Attention", f"{q} {k} {v} {mask}"))
     return n
 
 
-def convolutions() -> Rows:
+def more_attention() -> Rows:
+    return attention_of([(16, 16), (64, 64)])
+
+
+def convolutions_of(sizes: Sequence[tuple[int, int]]) -> Rows:
+    """Convolutions of so many channels and pixels a side, of each kind."""
     n = Rows()
-    for channels, size in ((24, 1), (24, 2), (40, 7), (3, 13), (200, 1)):
+    for channels, size in sizes:
         x = n.input("b", channels, size, size)
         for k, group in ((1, 1), (3, 1), (3, channels)):
             y = n.conv(x, channels, channels if group > 1 else 33, k, group=group)
             n.result(f"conv_{channels}_{size}_{k}_{group}", y)
         w = n.weight(channels, 21, 3, 3)
         n.result(f"transposed_{channels}_{size}", n.add("ConvTranspose", f"{x} {w}", strides=[2, 2]))
+    return n
+
+
+def convolutions() -> Rows:
+    n = convolutions_of([(24, 2), (40, 7)])
     line = n.input("b", 32, 15)
     n.result("conv_of_lines", n.add("Conv", f"{line} {n.weight(48, 32, 3)}"))
     x = n.add("Flatten", n.add("GlobalAveragePool", n.conv(n.conv(n.input("b", 3, 13, 13), 3, 24, 3, 2), 24, 40, 3, 2)))
     n.result("network_of_images", n.linear(x, 40, 10))
     return n
+
+
+def more_convolutions() -> Rows:
+    return convolutions_of([(24, 1), (3, 13), (200, 1)])
 
 
 def reductions() -> Rows:
@@ -177,8 +207,9 @@ def reductions() -> Rows:
     return n
 
 
+SOME = (products, narrow, recurrent, attention, convolutions, reductions)
 NETWORKS: Mapping[str, Callable[[], Rows]] = {
-    f.__name__: f for f in (products, narrow, recurrent, attention, convolutions, reductions)
+    f.__name__: f for f in (*SOME, more_products, more_attention, more_convolutions)
 }
 
 
@@ -218,7 +249,9 @@ def compare(network: Rows, path: Path) -> tuple[int, list[str]]:
 HOW = (("c", "native"), ("llvm", "native"), *((("c", "x86-64-v3"), ("c", "x86-64-v2")) if native_lanes() >= 8 else ()))
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if make in SOME else SLOW) for name, make in NETWORKS.items()]
+)
 @pytest.mark.parametrize(
     ("cc", "target", "mcpu"),
     [
