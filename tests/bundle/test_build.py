@@ -239,7 +239,7 @@ print(*(file_sha256(out / name) for name in ("libmodel.so", "manifest.json")))
 """
 
 
-@pytest.mark.parametrize("debug", [False, True], ids=["plain", "debug"])
+@pytest.mark.parametrize("debug", [False, pytest.param(True, marks=SLOW)], ids=["plain", "debug"])
 def test_the_same_bytes_everywhere(tmp_path: Path, debug: bool) -> None:
     """Other folders, locales, time zones, hash seeds, users' umasks, job counts, with and without the cache."""
     results = set()

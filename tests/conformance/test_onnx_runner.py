@@ -11,6 +11,7 @@ import warnings
 
 from onnx.backend.test import BackendTest
 
+from tests.support.slow import SLOW
 from torshc import backend
 
 CASES = {
@@ -43,6 +44,7 @@ CASES = {
 }
 
 
+@SLOW  # most of it is onnx, which computes all of its cases; tests/test_backend.py tries the interface
 def test_cases() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # as cases are computed

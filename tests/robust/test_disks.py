@@ -90,13 +90,13 @@ def environment(place: Path) -> dict[str, str]:
 
 
 def slowly(fault: tuple[int, bool]) -> object:
-    """Some calls of two faults by default, every eighth of all faults among the slow tests."""
+    """Some calls of one fault by default, every eighth of all faults among the slow tests."""
     name = f"{errno.errorcode[fault[0]]} {'from there on' if fault[1] else 'once'}"
     return pytest.param(*fault, 8, marks=SLOW, id=name)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="preloads a library as Linux does")
-@pytest.mark.parametrize(("code", "lasting", "step"), [(*FAULTS[0], 100), (*FAULTS[1], 100), *map(slowly, FAULTS)])
+@pytest.mark.parametrize(("code", "lasting", "step"), [(*FAULTS[0], 100), *map(slowly, FAULTS)])
 def test_each_call_that_can_fail(code: int, lasting: bool, step: int, tmp_path: Path, record_property: Record) -> None:
     """The cause is named, the old bundle stands, nothing else is left; or the call was not needed and all is well."""
     onnx.save(small(), tmp_path / "m.onnx")

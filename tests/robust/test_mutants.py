@@ -12,7 +12,7 @@ from tests.support.slow import SLOW
 
 from .mutants import GOOD, SECONDS, outcomes, smaller
 
-COUNT = 80  # a seed; `make mutants` takes more
+COUNT = 40  # a seed; `make mutants` takes more
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import torshc
 from tests.support.compilers import needed
+from tests.support.slow import SLOW
 from tests.training.networks import Steps, write_step
 from torshc.base.options import CompileOptions
 from torshc.pipeline.compiler import prepare
@@ -38,10 +39,11 @@ DENSE = [
 ]  # fmt: skip
 
 
-def test_gradients_of_the_data_of_longer_steps(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cases", [DENSE[::3], pytest.param(DENSE, marks=SLOW)], ids=["some", "all"])
+def test_gradients_of_the_data_of_longer_steps(cases: Sequence[Case], tmp_path: Path) -> None:
     """They multiply the taps of each phase of the step alone, of weights that are packed in the step."""
     needed()
-    assert gradients_agree(DENSE, tmp_path) == ["map.c.j2", "conv.c.j2"] * len(DENSE)
+    assert gradients_agree(cases, tmp_path) == ["map.c.j2", "conv.c.j2"] * len(cases)
 
 
 def gradients_agree(cases: Sequence[Case], folder: Path) -> list[str]:
