@@ -291,3 +291,9 @@ def test_the_fingerprint_leaves_out_what_is_no_program(tmp_path: Path, monkeypat
     fake(tmp_path, "cc", "exit 1")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert found == [plain.fingerprint()] * 2
+
+
+def test_a_profile_takes_the_kernels_that_are_there() -> None:
+    """What times them is the host program."""
+    plain, timed = (CToolchain().find(CompileOptions(profile=p), resolve()) for p in (False, True))
+    assert plain.flags == timed.flags and plain.host != timed.host

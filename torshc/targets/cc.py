@@ -272,9 +272,9 @@ class CToolchain(Toolchain):
 
     def find(self, options: CompileOptions, isa: Isa) -> Tools:
         compiler = self._compiler(options)
-        base, more = compiler.base_flags(), ("-Wno-psabi", *profile_flags(options))
-        host = (*base, *compiler.isa_flags(isa.baseline), *more)
-        return Tools(compiler, (*base, *compiler.isa_flags(isa), *more), host)
+        base, quiet = compiler.base_flags(), "-Wno-psabi"
+        host = (*base, *compiler.isa_flags(isa.baseline), quiet, *profile_flags(options))
+        return Tools(compiler, (*base, *compiler.isa_flags(isa), quiet), host)
 
     def require_here(self, options: CompileOptions, isa: Isa) -> None:
         here = resolve()
@@ -327,13 +327,13 @@ class CToolchain(Toolchain):
         cc = CCompiler("cc", ("cc",), "")
         isa = next(iter(versions.values()))
 
-        def flags(of: Isa) -> str:
-            return shlex.join([*cc.base_flags(), *of.flags("clang"), "-Wno-psabi", *profile_flags(options)])
+        def flags(of: Isa, *more: str) -> str:
+            return shlex.join([*cc.base_flags(), *of.flags("clang"), "-Wno-psabi", *more])
 
         return {
             "flags": flags(isa),
             "kernels": {kernel_prefix(mark): flags(of) for mark, of in versions.items()},
-            "host": flags(isa.baseline),
+            "host": flags(isa.baseline, *profile_flags(options)),
             "link": shlex.join([*link_flags(soname(options.prefix)), "-Wl,-z,defs"]),
         }
 

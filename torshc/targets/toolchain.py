@@ -362,5 +362,5 @@ def found(tool: Compiler) -> ToolFound:
 
 
 def profile_flags(options: CompileOptions) -> tuple[str, ...]:
-    """Flags of every source for a library that times its kernels."""
+    """Flags of what calls kernels, for a library that times them."""
     return ("-DTORSHC_PROFILE",) if options.profile else ()
