@@ -77,7 +77,7 @@ def test_errors_of_the_compiler_come_back(workers: Any, tmp_path: Path) -> None:
     assert "expected expression" in caught.value.message
 
 
-def test_other_compilers_and_no_scheduler_are_told(workers: Any) -> None:
+def test_other_compilers_and_no_scheduler_are_told(workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = find_compiler()
     other = CCompiler(found.name, found.command, "clang version 1.0 of another machine", kind=found.kind)
     with (
@@ -88,6 +88,7 @@ def test_other_compilers_and_no_scheduler_are_told(workers: Any) -> None:
     ):
         raise AssertionError
     assert told.value.message.count("\n  tcp://") == 2 and found.version in told.value.message
+    monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 1)
     with (
         pytest.raises(ConfigError, match="no Dask scheduler answers"),
         cluster.compile_on(CompileOptions(scheduler="tcp://127.0.0.1:9"), found),

@@ -203,7 +203,7 @@ def weighted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 VERBS: dict[str, Callable[[Path], tuple[object, ...]]] = {
     "compile": lambda _: ("compile", "m.onnx"),
-    "bench": lambda _: ("bench", "m.onnx", "--against", "ort"),
+    "bench": lambda _: ("bench", "m.onnx", "--against", "ort", "--seconds", "0.01"),
     "bisect": lambda _: ("bisect", "m.onnx", "-o", "small.onnx"),
     "verify": lambda bundle: ("verify", "m.onnx", "--bundle", bundle),
     "weights": lambda bundle: ("weights", bundle, "m.onnx", "-o", "new.tsc"),

@@ -21,6 +21,7 @@ import torshc
 from tests.support.browser import WEBGPU, Browser, find
 from tests.support.compilers import needed
 from tests.support.serve import serving
+from tests.support.slow import SLOW
 from torshc.base.options import CompileOptions
 from torshc.workbench.reweigh import set_weights, write_model
 
@@ -200,6 +201,7 @@ def test_a_small_gpt_learns_from_a_text() -> None:
     assert len(costs) == 12 and costs[0] > 3.4 and costs[-1] < costs[0] - 0.7
 
 
+@SLOW  # the samples of digits train too
 def test_the_last_blocks_of_a_network_learn_pictures() -> None:
     """Sixty steps; of three kinds a guess is right for a third."""
     said = run(sys.executable, SAMPLES / "fine_tune.py", "60")
