@@ -138,7 +138,7 @@ CASES = {
     "bf16_amx": dense(c="(map) gemm_bf16_amx", extras=("amx-tile", "amx-bf16")),
     "bf16_dot": dense(c="(map) gemm_bf16_dot", extras=("avx512bf16",)),
     "bf16_mmla": dense(c="(map) gemm_bf16_mmla", extras=("bf16",)),
-    "bf16_f32": dense(c="(map) gemm_bf16_f32"),
+    "bf16_f32": dense(c="gemm"),
     "bf16_amx_windows": case(
         [node("Conv", ["x", "w", "b"], ["y"], pads=[1, 1, 1, 1])], {"x": (1, 16, 9, 8)},
         "(transpose) gemm_bf16_amx (transpose)",

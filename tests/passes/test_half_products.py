@@ -14,6 +14,7 @@ from tests.support.compare import compiled
 from tests.support.models import model, node
 from tests.support.seeded import seeded
 from torshc.base.errors import ConfigError, ModelError
+from torshc.base.features import Feature
 from torshc.base.options import CompileOptions
 from torshc.expr import DTYPES
 from torshc.graph import Graph, Node
@@ -27,6 +28,7 @@ from torshc.plan.finalise import finalise
 from torshc.plan.place import make_plan
 from torshc.targets.cpu.c import CTarget
 from torshc.targets.gpu.cuda.target import CudaTarget
+from torshc.targets.isa import resolve
 
 from ..support.pass_graphs import Model, dims, lines, names, random_inputs, text
 
@@ -53,19 +55,34 @@ def convolved(m: Model, x: Any, *kernel: int, **fields: Any) -> Any:
     return m("Conv", x, m.const(np.ones(kernel)), **{**PADS, "group": 1, **fields})
 
 
-@pytest.mark.parametrize("extras", [(), ("avx512bf16",)])
-def test_what_convolutions_read_others_read_as_rounded(extras: tuple[str, ...]) -> None:
+def test_what_convolutions_read_others_read_as_rounded() -> None:
     """Where instructions multiply halves; each reader has a cast of its own, and outputs stay whole."""
     m = Model()
     r = m("Relu", m.input(1, 16, 4, 4))
     y = m("Relu", m("Add", convolved(m, r, 16, 16, 1, 1), r))
     graph = m.done(m("Add", convolved(m, y, 16, 16, 1, 1), r), y)
-    features = CTarget.features_on((), extras)
-    PASSES["half_products"](graph, CompileOptions(precision="bf16"), features=features)
+    PASSES["half_products"](graph, CompileOptions(precision="bf16"), features=CTarget.features_on((), ("avx512bf16",)))
     verify(graph, "half_products")
-    assert names(graph).count("Cast") == (4 if extras else 2)
-    assert all(n.op.name != "Add" or (r in n.operands) != bool(extras) for n in graph.nodes)
+    assert names(graph).count("Cast") == 4
+    assert all(n.op.name != "Add" or r not in n.operands for n in graph.nodes)
     assert y in graph.outputs
+
+
+def test_weights_alone_are_rounded_where_floats_are_multiplied() -> None:
+    """Without instructions for halves; a product of two activations, and attention, are those of f32."""
+    m = Model()
+    x = m.input(2, 9, 16)
+    y = m("MatMul", m("Relu", x), m.const(np.ones((16, 16))))
+    z = m("MatMul", m("Attention", y, y, x, domain="torshc"), m("Transpose", y, perm=(0, 2, 1)))
+    graph = m.done(z, convolved(m, m.input(1, 16, 4, 4), 6, 16, 3, 3))
+    for name in ("half_products", "widen_products"):
+        PASSES[name](graph, CompileOptions(precision="bf16"), features=CTarget.features_on(()))
+        verify(graph, name)
+    found = [(n.op.name, getattr(n.op, "out", ""), [v.dtype.name for v in n.operands]) for n in graph.nodes]
+    assert ("MatMul", "f32", ["f32", "bf16"]) in found and "Cast" not in names(graph)
+    assert [(out, types) for name, out, types in found if name in ("Attention", "Conv")] == [
+        ("", ["f32"] * 3), ("", ["f32"] * 2),
+    ]  # fmt: skip
 
 
 def test_of_two_summands_the_first_is_rounded() -> None:
@@ -397,7 +414,8 @@ def test_attention_with_a_mask(precision: str, level: int, tmp_path: Path) -> No
     wanted = attention([x.astype(dtype) for x in (q, k, v)], mask, 0.25)
     step = {"f16": 2.0**-11, "bf16": 2.0**-8}[precision]
     np.testing.assert_allclose(got, wanted, rtol=0, atol=4e-6 if level else 4 * step)
-    assert np.max(np.abs(got - attention([q, k, v], mask, 0.25))) > step / 8  # they were rounded
+    floats = precision == "bf16" and Feature.BF16_PRODUCTS not in CTarget.features_on((), resolve().extras)
+    assert (np.max(np.abs(got - attention([q, k, v], mask, 0.25))) > step / 8) != floats  # they were rounded
 
 
 def test_a_value_in_another_order_is_cast_once(tmp_path: Path) -> None:

@@ -54,16 +54,28 @@ def test_a_result_of_f32_is_not_rounded() -> None:
 def test_weights_of_bf16_stay_halves_where_there_are_kernels_for_them() -> None:
     m = Model()
     x, w = m.input(4, 16, dtype="bf16"), m.const(np.ones((16, 9)), "bf16")
-    assert text(widened(m, m("MatMul", x, w))) == lines("""
+    graph = m.done(m("MatMul", x, w))
+    PASSES["widen_products"](graph, CompileOptions(), features=CTarget.features_on((), ("avx512bf16",)))
+    assert text(graph) == lines("""
         in   %0 bf16[4, 16]
         %2 = MatMul[out='f32'](%0, @1:bf16[16, 9]) : f32[4, 9]
         %3 = Cast[to=bf16](%2) : bf16[4, 9]
         out  %3
     """)
     m = Model()
-    kept = m("MatMul", m.input(4, 16, dtype="bf16"), m.const(np.ones((16, 9)), "bf16"), out="f32")
-    assert names(widened(m, kept)) == ["MatMul"]
-    assert names(widened(m, kept, target="llvm")) == ["Cast", "MatMul"]
+    graph = m.done(m("MatMul", m.input(4, 16, dtype="bf16"), m.const(np.ones((16, 9)), "bf16"), out="f32"))
+    PASSES["widen_products"](graph, CompileOptions(), features=CTarget.features_on((), ("avx512bf16",)))
+    assert names(graph) == ["MatMul"]
+
+
+@pytest.mark.parametrize(("target", "kept"), [("c", "bf16"), ("llvm", "f32")])
+def test_weights_stay_halves_beside_rows_of_floats(target: str, kept: str) -> None:
+    """Where no instruction multiplies halves."""
+    m = Model()
+    x, w = m.input(4, 16, dtype="bf16"), m.const(np.ones((16, 9)), "bf16")
+    graph = widened(m, m("MatMul", x, w, out="f32"), target=target)
+    (product,) = [n for n in graph.nodes if n.op.name == "MatMul"]
+    assert names(graph) == ["Cast", "MatMul"] and [v.dtype.name for v in product.operands] == ["f32", kept]
 
 
 @pytest.mark.parametrize("windows", [False, True])
@@ -77,15 +89,20 @@ def test_weights_of_bf16_stay_halves_where_there_are_kernels_for_them() -> None:
 def test_convolutions_by_constants_keep_halves(
     kernel: tuple[int, int], more: dict[str, Any], product: bool | None, windows: bool
 ) -> None:
-    """Those that are products on every processor, others where instructions multiply halves, none in groups."""
+    """Those that are products on every processor, others where instructions multiply halves, none in groups.
+
+    What they read stays halves where instructions multiply them.
+    """
     m = Model()
     fields = {"strides": (1, 1), "dilations": (1, 1), "pads": dims(0, 0, 0, 0), "group": 1, **more}
     x, w = m.input(1, 16, 4, 4, dtype="bf16"), m.const(np.ones((6, 16 // fields["group"], *kernel)), "bf16")
     graph = m.done(m("Conv", x, w, out="f32", **fields))
     features = CTarget.features_on((), ("avx512bf16",) if windows else ())
     PASSES["widen_products"](graph, CompileOptions(), features=features)
-    kept = product or (windows and product is not None)
-    assert names(graph) == (["Conv"] if kept else ["Cast", "Conv"])
+    (conv,) = [n for n in graph.nodes if n.op.name == "Conv"]
+    kept = "bf16" if product or (windows and product is not None) else "f32"
+    rows = kept if windows else "f32"
+    assert [v.dtype.name for v in conv.operands] == [rows, kept] and names(graph).count("Cast") == (rows == "f32")
 
 
 @pytest.mark.parametrize(("extras", "kept"), [((), 0), (("avx512bf16",), 0), (("amx-tile", "amx-bf16"), 1)])

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from torshc.base.errors import ConfigError
-from torshc.targets.cpu.bf16 import DotKernel, WidenedKernel, choose_form
+from torshc.targets.cpu.bf16 import DotKernel, choose_form
 from torshc.targets.isa import VERSIONS, _host_arm_extras, kernel_prefix, resolve, version_mark, versions_of
 
 
@@ -46,7 +46,7 @@ def test_levels_with_instructions_for_halves() -> None:
     assert pairs.name == "x86-64-v4-bf16" and set(pairs.cpu_features) < set(tiles.cpu_features)
     xeon = resolve("x86-64-v4-fp16")
     assert (xeon.name, xeon.has_tiles) == ("x86-64-v4-fp16", False) and set(pairs.cpu_features) < set(xeon.cpu_features)
-    assert choose_form(xeon.extras) is WidenedKernel and choose_form(xeon.extras, rows=4) is DotKernel
+    assert choose_form(xeon.extras) is choose_form(xeon.extras, rows=4) is None
     assert choose_form(pairs.extras) is DotKernel
 
 

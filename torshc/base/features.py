@@ -9,9 +9,10 @@ class Feature(Enum):
     """Something that a target has kernels for."""
 
     ATTENTION = "scaled dot-product attention"
-    BF16_TILES = "attention, and convolutions of three or four channels or with a pool behind, of bf16, summed in f32"
     BF16_CONVOLUTIONS = "convolutions of bf16 with constants, summed in f32, faster than those of f32"
-    BF16_WEIGHTS = "products of bf16 with constants, summed in f32"
+    BF16_PRODUCTS = "products of bf16 with constants, summed in f32, faster than those of f32"
+    BF16_TILES = "attention, and convolutions of three or four channels or with a pool behind, of bf16, summed in f32"
+    BF16_WEIGHTS = "products of f32 with constants of bf16, summed in f32"
     BYTE_PRODUCTS = "products and convolutions of bytes, summed in i32"
     CACHED_ATTENTION = "a decoder's step of attention that also writes the longer caches"
     CHANNEL_PACKETS = "convolutions of packets of 16 bytes of channels, many times faster than of fewer channels"

@@ -89,9 +89,9 @@ class CompileOptions:
             attention of one query, whose scores then take twice the time, and variants (``specialize``) for few rows,
             whose products then sum as those for many do.
         precision: element type of the operands of products, convolutions and attention where the model has f32: "f32"
-            as it says, or "f16" or "bf16", which are summed in f32; all else stays f32. "tf32" leaves f32 in memory,
-            and lets tensor cores round factors of products and convolutions to 2^-11 of each (CUDA, sm_80 and newer;
-            what has no such units computes in f32).
+            as it says, or "f16" or "bf16", which are summed in f32; all else stays f32. On a processor without
+            instructions for bf16 weights alone are. "tf32" leaves f32 in memory, and lets tensor cores round factors of
+            products and convolutions to 2^-11 of each (CUDA, sm_80 and newer; what has no such units computes in f32).
         weights_dtype: what large weights of f32 (two or more dimensions, 4,096 elements) are in the bundle: "f32",
             or "f16", "bf16" or "f8", f32 again when it is opened. Error class: 2^-11 (f16), 2^-8 (bf16) or 2^-4 (f8) of
             each weight; f8 also 2^-17 of the largest of 32 that share a scale.

@@ -22,6 +22,7 @@ Array = np.ndarray[Any, Any]
 # How many operands are multiplied, by family; bias and mask follow them.
 FACTORS = {"gemm": 2, "conv": 2, "conv_transpose": 2, "conv_weights": 2, "attention": 3}
 QUERIES = 8  # attention of so few is bound by reading keys and values, which a cast would read and write once more
+_BY_WEIGHTS = ("gemm", "conv", "conv_transpose")  # whose second factor may be weights
 _WIDEN = ("pointwise", "reduce", "nest", "view")  # families of nodes that read as floats what is stored as halves
 SHALLOW = 8  # sums below this are too short for matrix units: outer products such as positions times frequencies
 _SHOWN = 3  # weights that a warning names
@@ -37,7 +38,8 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
     number, of which there is a warning, as of those that are all too small. Values of a run that are too large become
     infinite. With `BF16_CONVOLUTIONS`, what convolutions read as bf16
     all others read as rounded, residuals say: activations are stored once, in half the bytes. Without `HALF_PRODUCTS`
-    attention of few queries stays f32, as its keys and values are read only once.
+    attention of few queries stays f32, as its keys and values are read only once. With `BF16_WEIGHTS` but without
+    `BF16_PRODUCTS` weights alone become bf16: multiplied as floats, so that rounding activations saves nothing.
     Error class: 2^-11 (f16) or 2^-8 (bf16) of each factor.
 
     Before::
@@ -57,6 +59,7 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
     rewriter = Rewriter(graph, "half_products")
     exempt = {n for n in graph.nodes if Feature.HALF_PRODUCTS not in features and _is_bound_by_memory(n)}
     halves = _Halves(graph, DTYPES[options.precision], rewriter, exempt)
+    weights_alone = options.precision == BF16.name and _has_weights_alone(features)
     rounded = set[Value]()
     if options.train is not None and Feature.HALF_PRODUCTS in features:
         rounded = _find_activations(graph)
@@ -64,11 +67,13 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
         rounded = _find_images(graph)
     for node in rewriter:
         if _takes_halves(node) and node not in exempt:
-            count = FACTORS[node.op.family]
-            operands = (*(halves.cast(v) for v in node.operands[:count]), *node.inputs[count:])
-            # Operators of the families in FACTORS have the field, as their common base does not.
-            rewire(node, operands, dataclasses.replace(node.op, out=F32.name))  # type: ignore[call-arg]
-            changed = True
+            operands = list(node.inputs)
+            for k in _weights_of(node) if weights_alone else range(FACTORS[node.op.family]):
+                operands[k] = halves.cast(node.operands[k])
+            if operands != list(node.inputs):
+                # Operators of the families in FACTORS have the field, as their common base does not.
+                rewire(node, tuple(operands), dataclasses.replace(node.op, out=F32.name))  # type: ignore[call-arg]
+                changed = True
         elif isinstance(node.op, PoolPlace):  # it looks for a maximum, which is rounded where this is
             if node.operands[0] in rounded:
                 rewire(node, tuple(halves.cast(v) for v in node.operands))
@@ -79,6 +84,16 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
     rewriter.finish()
     graph.warnings += warn_of_range("--precision", halves.dtype, halves.made)
     return changed
+
+
+def _has_weights_alone(features: Features) -> bool:
+    """Whether a target's kernels read weights of bf16, and what they are multiplied with as f32."""
+    return Feature.BF16_WEIGHTS in features and Feature.BF16_PRODUCTS not in features
+
+
+def _weights_of(node: Node) -> tuple[int, ...]:
+    """The operand that is a constant to multiply others with, if there is one."""
+    return (1,) if node.op.family in _BY_WEIGHTS and node.operands[1].const is not None else ()
 
 
 def warn_of_range(option: str, dtype: DType, constants: Iterable[Value]) -> list[str]:

@@ -29,8 +29,9 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
     """Products, convolutions and attention of f16 or bf16 read f32, and their results are rounded to halves.
 
     A product of two halves is exact in f32 and sums were f32 before: no result changes but by the order of its sum.
-    Constants are widened here, so they take twice the memory. Where a target has `BF16_WEIGHTS`, bf16 is multiplied by
-    constant matrices as it is, in 1x1 convolutions too, with `BF16_CONVOLUTIONS` in others without groups or depthwise,
+    Constants are widened here, so they take twice the memory. Where a target has `BF16_WEIGHTS`, constant matrices of
+    bf16 stay as they are, in 1x1 convolutions too; with `BF16_PRODUCTS` so does what they are multiplied with, and with
+    `BF16_CONVOLUTIONS` other convolutions without groups or depthwise,
     and with `BF16_TILES` attention and convolutions of pictures read it. Recurrent cells of
     halves, for which no target has kernels, are widened everywhere; what they carry from step to step stays f32.
 
@@ -55,9 +56,12 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
         if op.family not in families or not any(v.dtype in _HALVES for v in node.operands):
             return None
         if isinstance(op, MatMul | Conv | Attention) and _stays(node, features):
-            if op.out == F32.name:
+            inputs = list(node.inputs)
+            if node.operands[0].dtype is BF16 and Feature.BF16_PRODUCTS not in features:
+                inputs[0] = _widen_value(node.operands[0], site, made)
+            elif op.out == F32.name:
                 return None
-            op, inputs = dataclasses.replace(op, out=F32.name), list(node.inputs)
+            op = dataclasses.replace(op, out=F32.name)
         else:
             if getattr(op, "out", ""):
                 op = dataclasses.replace(op, out="")  # type: ignore[call-arg]  # those with the field
@@ -74,14 +78,14 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
 
 
 def _stays(node: Node, features: Features) -> bool:
-    """Whether attention, a product or a convolution with constants has a kernel of bf16.
+    """Whether attention, a product or a convolution with constants has a kernel of bf16, or of weights of bf16.
 
     Short sums are left out, but for pictures, whose few channels tiles take as they take those of a row of pixels.
     """
     x, w, op = *node.operands[:2], node.op
     if isinstance(op, Attention):
         return x.dtype is BF16 and Feature.BF16_TILES in features
-    if x.dtype is not BF16 or w.dtype is not BF16 or w.const is None or w.type.rank < 2:
+    if x.dtype not in (BF16, F32) or w.dtype is not BF16 or w.const is None or w.type.rank < 2:
         return False
     if isinstance(op, Conv):
         columns, depth, *kernel = w.const.shape

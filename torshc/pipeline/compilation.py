@@ -264,8 +264,9 @@ class Compilation:
         methods = Counter(getattr(k, "approximation", "") for u in self.units for k in u.kernels)
         found = [f"{name} in {_count(n, 'launch', 'es')}" for name, n in sorted(methods.items()) if name]
         if self.options.precision in HALVES:
-            halves = Counter(n.operands[0].dtype.name for n in self.graph.nodes if getattr(n.op, "out", ""))
-            found += [f"{name} operands in {_count(n, 'node', 's')}" for name, n in sorted(halves.items())]
+            factors = [[v.dtype.name for v in n.operands[:2]] for n in self.graph.nodes if getattr(n.op, "out", "")]
+            halves = Counter(f"{w} {'operands' if x == w else 'weights'}" for x, w in factors)
+            found += [f"{name} in {_count(n, 'node', 's')}" for name, n in sorted(halves.items())]
         narrow = sum(is_narrow(w, self.options.weights_dtype) for w in self.program.weights)
         found += [f"{_count(narrow, 'weight', 's')} stored as {self.options.weights_dtype}"] if narrow else []
         return tuple(found)

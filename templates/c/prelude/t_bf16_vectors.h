@@ -1,19 +1,13 @@
 /* The register tile of products of bf16 by vectors: T_MR rows by T_NV vectors of columns, summed in f32.
  *
- * Panels of 16 columns hold words of two k.  Where T_BF16_DOT or T_BF16_MMLA is defined an instruction adds both products of a
- * word (AVX512-BF16: the odd k first; numbers below 2^-126 are zeros; of Arm t_bf16_arm.h says how), and rows are read as they
- * lie.  Elsewhere halves are widened, in rows once for a block of them, in panels too where there are many tiles of rows, else
- * by a shift each time, and multiplied as floats.
+ * Panels of 16 columns hold words of two k.  With T_BF16_DOT or T_BF16_MMLA, one of which a kernel defines, an instruction adds both
+ * products of a word (AVX512-BF16: the odd k first; numbers below 2^-126 are zeros; of Arm t_bf16_arm.h says how), and rows are
+ * read as they lie.
  */
 #ifndef T_HALF_VECTORS_H
 #define T_HALF_VECTORS_H
 
-#include "t_ahead.h"
-#include "t_tile.h"
-
-#define T_PER (16 / TORSHC_LANES) /* vectors of a panel */
-#define T_FEW 4                    /* rows that only wait for their weights */
-#define T_AHEAD (T_NV == T_PER ? 8192 : 1024) /* bytes, as measured: farther where the next panel follows at once */
+#include "t_bf16_panels.h"
 
 /* Asks for what few rows read soon. */
 T_FN void t_bf16_ahead(const int rows, const int vecs, const uint32_t *b, int64_t panel) {
@@ -26,7 +20,6 @@ T_FN u32v t_bf16_columns(const uint32_t *b, int64_t panel, const int v) {
     return t_load_u32(b + v / T_PER * panel + v % T_PER * TORSHC_LANES);
 }
 
-#if defined(T_BF16_DOT) || defined(T_BF16_MMLA)
 #ifdef T_BF16_MMLA
 #include "t_bf16_arm.h"
 #elif defined(__AVX512BF16__) && TORSHC_LANES == 16
@@ -82,48 +75,5 @@ T_FN void t_bf16_sums(const int rows, const int vecs, int k, const uint16_t *a, 
         }
     t_tile_park(rows, vecs, sums, acc);
 }
-#else
-/* Elements of row `row` of a block of rows as floats, from place `at` of its `depth` on; zeros where there are none. */
-T_FN void t_bf16_put(const uint16_t *a, int count, int at, int depth, int64_t row, float *out) {
-    out += row * depth + at;
-    for (int i = 0; i < count; i += TORSHC_LANES)
-        t_storen_f32(out + i, a ? t_loadn_bf16(a + i, count - i) : (f32v){0}, count - i);
-}
-
-/* acc[r][v] += sum over i < k of a[r][i] * b[i][v]; k is even. */
-T_FN void t_bf16_fma(const int rows, const int vecs, int k, const float *const *a, const uint32_t *b, int64_t panel,
-                     f32v acc[T_MR][T_NV]) {
-    for (int i = 0; i < k; i += 2, b += 16) {
-        t_bf16_ahead(rows, vecs, b, panel);
-        T_UNROLL for (int odd = 0; odd < 2; odd++) {
-            f32v col[T_NV];
-            T_UNROLL for (int v = 0; v < vecs; v++) {
-                const u32v w = t_bf16_columns(b, panel, v);
-                col[v] = (f32v)(odd ? w & 0xffff0000 : w << 16);
-            }
-            T_UNROLL for (int r = 0; r < rows; r++) {
-                const f32v x = t_splat_f32(a[r][i + odd]);
-                T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] += x * col[v];
-            }
-        }
-    }
-}
-
-/* Asks memory for lines of the panels of a group, which are widened later: a line of each has two rows of k. */
-T_FN void t_bf16_ask(const uint32_t *b, int64_t panel, int64_t from, int64_t to) {
-    for (int64_t i = from; i < to; i++)
-        T_UNROLL for (int v = 0; v < T_NR / 16; v++) __builtin_prefetch(b + v * panel + i * 16, 0, 2);
-}
-
-/* Rows of k of a group of panels as floats, [k][T_NR], which t_tile_chain multiplies in the same order. */
-T_FN void t_bf16_widen(const int vecs, int k, const uint32_t *b, int64_t panel, float *out) {
-    for (int i = 0; i < k; i += 2, b += 16, out += 2 * T_NR)
-        T_UNROLL for (int v = 0; v < vecs; v++) {
-            const u32v w = t_bf16_columns(b, panel, v);
-            t_store_f32(out + v * TORSHC_LANES, (f32v)(w << 16));
-            t_store_f32(out + T_NR + v * TORSHC_LANES, (f32v)(w & 0xffff0000));
-        }
-}
-#endif
 
 #endif

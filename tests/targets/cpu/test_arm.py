@@ -169,6 +169,21 @@ def test_halves() -> None:
     assert emulated.status("neoverse-n1") == -signal.SIGILL
 
 
+def test_weights_of_bf16_without_instructions() -> None:
+    """They are made floats, and rows of f32 are read where they lie, nothing behind their end."""
+    m, rows = Maker(), [x.astype(np.float32) for x in LEFT]
+    outputs = [
+        m.builder.one(MatMul(out="f32"), m.input(*x.shape), m.constant(w)) for x, w in zip(rows, RIGHT, strict=True)
+    ]
+    for x, w, y in zip(rows, RIGHT, Emulated(m.output(*outputs), "armv8-a").run(*rows, on="cortex-a72"), strict=True):
+        wide = w.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            expected, most = x.astype(np.float64) @ wide, np.abs(x.astype(np.float64)) @ np.abs(wide)
+        known = np.isfinite(expected)
+        np.testing.assert_array_equal(np.isfinite(y), known)
+        assert (np.abs(y[known] - expected[known]) <= most[known] * (len(w) * 2.0**-24) + 1e-37).all()
+
+
 def convolution(case: Case, x: Array, w: Array) -> Array:
     """By ONNX's reference, in f32."""
     made = model(

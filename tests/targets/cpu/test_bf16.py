@@ -12,14 +12,16 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import torshc
-from torshc.expr import BF16, const
+from torshc.expr import BF16, F32, I32, DType, const
 from torshc.graph import Graph, Value
+from torshc.kernels.base import Packed
 from torshc.kernels.machine import Machine
 from torshc.ops.math.linalg import MatMul
 from torshc.ops.nn.conv import Conv
-from torshc.targets.cpu.bf16 import FORMS, AmxKernel, Bf16GemmKernel, DotKernel, MmlaKernel, WidenedKernel, choose_form
+from torshc.targets.cpu.bf16 import FORMS, AmxKernel, Bf16GemmKernel, DotKernel, MmlaKernel, choose_form
 from torshc.targets.cpu.conv_bf16 import ImageKernel
 from torshc.targets.cpu.depthwise import DepthwiseKernel
+from torshc.targets.cpu.gemm import GemmKernel
 from torshc.targets.isa import resolve
 
 from ...support.kernels import Maker, Shape, random, sizes
@@ -29,7 +31,10 @@ from ...support.run_kernel import Array, Program, close, compilers, kind_of, kin
 WIDEST = max(native_lanes(), resolve().lanes)  # vectors of AVX-512 with the instructions, where this machine has them
 LANES = sorted({WIDEST, native_lanes(), 4 if native_lanes() >= 4 else 1, 1})
 DIMS = {"b": 2, "s": 37}
-WIDE_FORMS = [f for f in FORMS if f is not MmlaKernel]  # test_arm.py has that one's sizes and windows
+Form = type[Bf16GemmKernel] | None  # None where a processor multiplies rows of f32 by weights that are made floats
+WINDOW_FORMS = [f for f in FORMS if f is not MmlaKernel]  # test_arm.py has that one's sizes and windows
+WIDE_FORMS: list[Form] = [*WINDOW_FORMS, None]
+ALL_FORMS: list[Form] = [*FORMS, None]
 
 
 def halves(seed: int, *shape: int) -> Array:
@@ -37,17 +42,33 @@ def halves(seed: int, *shape: int) -> Array:
     return random(rng, shape).astype(BF16.numpy)
 
 
+def floats(seed: int, *shape: int) -> Array:
+    return random(np.random.default_rng(seed), shape)
+
+
 def product(m: Maker, x: Value, w: Array) -> Value:
     return m.builder.one(MatMul(out="f32"), x, m.constant(w))
 
 
-def program(graph: Graph, form: type[Bf16GemmKernel], lanes: int = 0, compiler: str = "") -> Program:
+def program(graph: Graph, form: Form, lanes: int = 0, compiler: str = "") -> Program:
     compiler = compiler or compilers()[0]
-    return Program(graph, DIMS, Machine(lanes or WIDEST, kind_of(compiler), extras=form.needs), compiler)
+    extras = form.needs if form else ()
+    return Program(graph, DIMS, Machine(lanes or WIDEST, kind_of(compiler), extras=extras), compiler)
 
 
-def name(form: type[Bf16GemmKernel]) -> str:
-    return form.template.removesuffix(".c.j2")
+def name(form: Form) -> str:
+    return (form or GemmKernel).template.removesuffix(".c.j2")
+
+
+def rows_of(form: Form) -> DType:
+    """The type of what weights are multiplied with."""
+    return BF16 if form else F32
+
+
+def take(form: Form, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile for a processor that is fastest with a form, whatever this one is."""
+    for module in ("bf16", "gemm"):
+        monkeypatch.setattr(f"torshc.targets.cpu.{module}.choose_form", lambda extras, rows=None: form)
 
 
 @pytest.mark.parametrize("compiler", compilers())
@@ -64,42 +85,43 @@ def name(form: type[Bf16GemmKernel]) -> str:
     ],
     ids=str,
 )  # fmt: skip
-def test_product(a: Shape, b: tuple[int, ...], form: type[Bf16GemmKernel], lanes: int, compiler: str) -> None:
+def test_product(a: Shape, b: tuple[int, ...], form: Form, lanes: int, compiler: str) -> None:
     """No partial sum is rounded to bf16, whatever the rows, columns and terms that are left over."""
     m = Maker()
     left, right = halves(1, *sizes(a, DIMS)), halves(2, *b)
-    made = program(m.output(product(m, m.input(*a, dtype=BF16), right)), form, lanes, compiler)
+    made = program(m.output(product(m, m.input(*a, dtype=rows_of(form)), right)), form, lanes, compiler)
     assert kinds(made) == [name(form)]
-    close(made.run(left)[0], np.matmul(left.astype(np.float64), right.astype(np.float64)), 2e-6)
+    expected = np.matmul(left.astype(np.float64), right.astype(np.float64))
+    close(made.run(left.astype(rows_of(form).numpy))[0], expected, 2e-6)
 
 
-@pytest.mark.parametrize("form", FORMS, ids=name)
-def test_epilogue(form: type[Bf16GemmKernel]) -> None:
+@pytest.mark.parametrize("form", ALL_FORMS, ids=name)
+def test_epilogue(form: Form) -> None:
     """Bias, activation and residual, and a result in bf16 beside one in f32."""
     m = Maker()
     weights, bias = halves(3, 40, 37), random(np.random.default_rng(4), (37,))
-    x, r = m.input("s", 40, dtype=BF16), m.input("s", 37)
+    x, r = m.input("s", 40, dtype=rows_of(form)), m.input("s", 37)
     y = m.add("Relu", m.add("Add", product(m, x, weights), m.constant(bias)))
     z = m.add("Add", y, r)
     made = program(m.output(m.add("Cast", y, to=BF16), z), form)
     assert kinds(made) == [name(form)]
     left, residual = halves(5, 37, 40), random(np.random.default_rng(6), (37, 37))
-    first, second = made.run(left, residual)
+    first, second = made.run(left.astype(rows_of(form).numpy), residual)
     expected = np.maximum(left.astype(np.float32) @ weights.astype(np.float32) + bias, 0)
     close(first.astype(np.float32), expected, 2**-8)
     close(second, expected + residual, 2e-6)
 
 
-@pytest.mark.parametrize("form", FORMS, ids=name)
-def test_an_activation_that_is_kept_as_a_half(form: type[Bf16GemmKernel]) -> None:
+@pytest.mark.parametrize("form", ALL_FORMS, ids=name)
+def test_an_activation_that_is_kept_as_a_half(form: Form) -> None:
     """It is computed to a half's accuracy, and rounded within 9/16 of its last bit."""
     m = Maker()
-    weights, x = halves(3, 40, 37), m.input("s", 40, dtype=BF16)
+    weights, x = halves(3, 40, 37), m.input("s", 40, dtype=rows_of(form))
     y = product(m, x, weights)
     made = program(m.output(m.add("Cast", m.add("Gelu", y), to=BF16)), form)
     assert kinds(made) == [name(form)]
     assert "t_near_normal_bf16_f32(" in made.launches[0].source and "t_erf_f32(" not in made.launches[0].source
-    left = halves(5, 37, 40)
+    left = halves(5, 37, 40).astype(rows_of(form).numpy)
     sums = left.astype(np.float64) @ weights.astype(np.float64)
     expected = np.vectorize(lambda v: v * 0.5 * math.erfc(-v * math.sqrt(0.5)))(sums)
     np.testing.assert_allclose(made.run(left)[0].astype(np.float64), expected, 2**-8 * 9 / 8, 1e-6)
@@ -122,24 +144,25 @@ def test_rounding_by_the_instruction(compiler: str) -> None:
     np.testing.assert_array_equal(found.view(np.uint16)[numbers], expected.view(np.uint16)[numbers])
 
 
-@pytest.mark.parametrize("form", FORMS, ids=name)
-def test_rows_that_do_not_lie_along_the_sum(form: type[Bf16GemmKernel]) -> None:
+@pytest.mark.parametrize("form", ALL_FORMS, ids=name)
+def test_rows_that_do_not_lie_along_the_sum(form: Form) -> None:
     m = Maker()
     weights = halves(7, 19, 40)
-    x = m.add("Transpose", m.input(40, 21, dtype=BF16), perm=(1, 0))
+    x = m.add("Transpose", m.input(40, 21, dtype=rows_of(form)), perm=(1, 0))
     made = program(m.output(m.builder.one(MatMul(out="f32"), x, m.constant(weights.T.copy()))), form)
     assert kinds(made)[-1] == name(form)
-    left = halves(8, 40, 21)
+    left = halves(8, 40, 21).astype(rows_of(form).numpy)
     close(made.run(left)[0], left.T.astype(np.float64) @ weights.T.astype(np.float64), 2e-6)
 
 
-@pytest.mark.parametrize("form", FORMS, ids=name)
-def test_numbers_that_are_not_finite(form: type[Bf16GemmKernel]) -> None:
+@pytest.mark.parametrize("form", ALL_FORMS, ids=name)
+def test_numbers_that_are_not_finite(form: Form) -> None:
     """They stay in their rows and columns: what is padded multiplies none of them."""
     m = Maker()
     left, right = halves(9, 19, 33), halves(10, 33, 21)
     left[3, 32], left[7, 0], right[5, 20] = np.nan, np.inf, -np.inf
-    found = program(m.output(product(m, m.input(19, 33, dtype=BF16), right)), form).run(left)[0]
+    x = m.input(19, 33, dtype=rows_of(form))
+    found = program(m.output(product(m, x, right)), form).run(left.astype(rows_of(form).numpy))[0]
     with np.errstate(invalid="ignore"):
         expected = left.astype(np.float32) @ right.astype(np.float32)
     np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
@@ -148,14 +171,14 @@ def test_numbers_that_are_not_finite(form: type[Bf16GemmKernel]) -> None:
 
 
 @pytest.mark.parametrize("depth", [100, 96, 48, 24])
-@pytest.mark.parametrize("form", FORMS, ids=name)
-def test_a_row_has_the_same_bits_among_any_number_of_rows(form: type[Bf16GemmKernel], depth: int) -> None:
+@pytest.mark.parametrize("form", ALL_FORMS, ids=name)
+def test_a_row_has_the_same_bits_among_any_number_of_rows(form: Form, depth: int) -> None:
     """Whether tiles read them where they lie, or packed."""
-    right, left = halves(11, depth, 50), halves(12, 37, depth)
+    right, left = halves(11, depth, 50), halves(12, 37, depth).astype(rows_of(form).numpy)
     found = []
     for rows in (1, 3, 18, 37):
         m = Maker()
-        made = program(m.output(product(m, m.input(rows, depth, dtype=BF16), right)), form)
+        made = program(m.output(product(m, m.input(rows, depth, dtype=rows_of(form)), right)), form)
         found.append(made.run(left[:rows])[0])
     for rows in found[:-1]:
         np.testing.assert_array_equal(rows, found[-1][: len(rows)])
@@ -195,10 +218,9 @@ def test_tiles_flush_what_is_below_the_normal_numbers(lanes: int) -> None:
 @pytest.mark.parametrize(
     ("extras", "wanted"),
     [
-        ((), "gemm_bf16_f32"), (("avxvnni", "avx512bf16"), "gemm_bf16_dot"), (("dotprod",), "gemm_bf16_f32"),
-        (("dotprod", "i8mm", "bf16"), "gemm_bf16_mmla"),
-        (("avx512bf16", "avx512fp16"), "gemm_bf16_f32"),
-        (("avx512bf16", "avx512fp16", "amx-tile", "amx-bf16"), "gemm_bf16_amx"), (("amx-tile",), "gemm_bf16_f32"),
+        ((), "gemm"), (("avxvnni", "avx512bf16"), "gemm_bf16_dot"), (("dotprod",), "gemm"),
+        (("dotprod", "i8mm", "bf16"), "gemm_bf16_mmla"), (("avx512bf16", "avx512fp16"), "gemm"),
+        (("avx512bf16", "avx512fp16", "amx-tile", "amx-bf16"), "gemm_bf16_amx"), (("amx-tile",), "gemm"),
     ],
 )  # fmt: skip
 def test_a_processor_takes_the_form_that_it_is_fastest_with(extras: tuple[str, ...], wanted: str) -> None:
@@ -212,31 +234,38 @@ def test_few_rows_take_vectors_where_there_are_tiles() -> None:
         "gemm_bf16_amx"
     ] * 2
     assert name(choose_form(("amx-tile", "amx-bf16"), 1)) == "gemm_bf16_amx"
+    assert choose_form(("avx512bf16", "avx512fp16"), 1) is None  # whose other rows are f32
 
 
 def test_forms_share_their_weights() -> None:
     """Versions of a library for different processors store them once."""
     packed = []
-    for form in FORMS:
+    for form in ALL_FORMS:
         m = Maker()
-        made = program(m.output(product(m, m.input(5, 33, dtype=BF16), halves(15, 33, 50))), form)
+        made = program(m.output(product(m, m.input(5, 33, dtype=rows_of(form)), halves(15, 33, 50))), form)
         packed.append(made.kernels[0].buffers[1].operand)
     assert len({p.how for p in packed}) == 1  # type: ignore[union-attr]
     assert packed[0].nbytes == 4 * 64 * 16 * 2  # type: ignore[union-attr]  # bytes: two of an element
 
 
-@pytest.mark.parametrize("form", FORMS, ids=name)
-def test_a_whole_model(form: type[Bf16GemmKernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Activations between products are halves in memory; the result keeps to the tolerance that the model states."""
-    monkeypatch.setattr("torshc.targets.cpu.gemm.choose_form", lambda extras, rows=None: form)
+@pytest.mark.parametrize("form", ALL_FORMS, ids=name)
+def test_a_whole_model(form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Activations between products are halves in memory, but where an instruction multiplies none.
+
+    The result keeps to the tolerance that the model states.
+    """
+    take(form, monkeypatch)
     rng = np.random.default_rng(16)
     sizes = {"w": (60, 200), "b": (200,), "v": (200, 50)}
     weights = {n: (rng.standard_normal(s) / np.sqrt(s[0])).astype(np.float32) for n, s in sizes.items()}
     nodes = [node("MatMul", "x w", "p"), node("Add", "p b", "s"), node("Relu", "s", "r"), node("MatMul", "r v", "y")]
     made = model(nodes, {"x": ["n", 60]}, ["y"], weights)
     done = torshc.compile(made, tmp_path / "m.tsc", precision="bf16")
-    assert [k.template for u in done.units for k in u.kernels] == ["map.c.j2", form.template, form.template]
-    assert [b.dtype.name for b in done.units[1].kernels[0].buffers if b.written] == ["bf16"]
+    kernels = [k for u in done.units for k in u.kernels]
+    assert [k.template for k in kernels] == ["map.c.j2"] * bool(form) + [f"{name(form)}.c.j2"] * 2
+    assert [b.dtype for b in kernels[-2].buffers if b.written] == [rows_of(form)]
+    packed = [b.operand for k in kernels[-2:] for b in k.buffers if isinstance(b.operand, Packed)]
+    assert [w.nbytes for w in packed] == [2 * 64 * 208, 2 * 224 * 64]  # two bytes of an element
     x = rng.standard_normal((37, 60)).astype(np.float32)
     with torshc.load(tmp_path / "m.tsc", threads=2) as loaded:
         found = loaded.run({"x": x})["y"]
@@ -246,9 +275,9 @@ def test_a_whole_model(form: type[Bf16GemmKernel], tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("form", WIDE_FORMS, ids=name)
 @pytest.mark.parametrize("cut", [False, True])
-def test_pixels_by_weights(cut: bool, form: type[Bf16GemmKernel], tmp_path: Path, monkeypatch: Any) -> None:
+def test_pixels_by_weights(cut: bool, form: Form, tmp_path: Path, monkeypatch: Any) -> None:
     """A 1x1 convolution, of a part of an image too, whose rows do not follow each other."""
-    monkeypatch.setattr("torshc.targets.cpu.gemm.choose_form", lambda extras, rows=None: form)
+    take(form, monkeypatch)
     rng = np.random.default_rng(17)
     weights = {n: rng.integers(-3, 4, s).astype(np.float32) for n, s in {"w": (20, 24, 1, 1), "b": (20,)}.items()}
     more = {"begin": np.array([1, 1]), "end": np.array([6, 9]), "axes": np.array([2, 3])}
@@ -257,7 +286,8 @@ def test_pixels_by_weights(cut: bool, form: type[Bf16GemmKernel], tmp_path: Path
     made = model(nodes, {"x": [2, 24, 7, 9]}, ["y"], weights | (more if cut else {}))
     x = rng.integers(-3, 4, (2, 24, 7, 9)).astype(np.float32)
     done = torshc.compile(made, tmp_path / "m.tsc", precision="bf16")
-    assert form.template in [k.template for u in done.units for k in u.kernels]
+    (kernel,) = (k for u in done.units for k in u.kernels if k.template == f"{name(form)}.c.j2")
+    assert isinstance(kernel, form or GemmKernel) and [b.dtype for b in kernel.buffers][:2] == [rows_of(form), I32]
     with torshc.load(tmp_path / "m.tsc") as loaded:
         found = loaded.run({"x": x})["y"]
     part = np.maximum(x, 0)[:, :, 1:6, 1:9] if cut else np.maximum(x, 0)
@@ -301,7 +331,7 @@ BLOCKS = Windows((2, 32, 65, 64), (16, 32, 5, 3), strides=(2, 3), pads=(2, 1, 0,
 
 @pytest.mark.parametrize("compiler", compilers())
 @pytest.mark.parametrize("lanes", LANES)
-@pytest.mark.parametrize("form", WIDE_FORMS, ids=name)
+@pytest.mark.parametrize("form", WINDOW_FORMS, ids=name)
 @pytest.mark.parametrize("case", WINDOWS, ids=str)
 def test_windows(case: Windows, form: type[Bf16GemmKernel], lanes: int, compiler: str) -> None:
     """What the taps of a pixel read is a row of a product, with zeros in the margin."""
@@ -505,33 +535,34 @@ def test_many_rows_take_columns_in_chunks(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("rows", [1, 2])
 def test_rows_that_are_few_take_two_panels_at_a_time(rows: int) -> None:
     """By vectors of 8, to the bits that they have among more rows; the last panel has none beside it."""
-    left, right = halves(5, 9, 75), halves(6, 75, 39)
+    left, right = floats(5, 9, 75), halves(6, 75, 39)
     found = []
     for count in (rows, 9):
         m = Maker()
-        made = program(m.output(product(m, m.input(count, 75, dtype=BF16), right)), WidenedKernel, 8)
+        made = program(m.output(product(m, m.input(count, 75), right)), None, 8)
         kernel = made.kernels[-1]
-        assert isinstance(kernel, WidenedKernel) and kernel.tile.vectors == (4 if count == rows else 2)
+        assert isinstance(kernel, GemmKernel) and kernel.tile.vectors == (4 if count == rows else 3)
         found.append(made.run(left[:count])[0][:rows] if native_lanes() >= 8 else None)
     np.testing.assert_array_equal(*found)
 
 
-@pytest.mark.parametrize(("rows", "wide", "pieces"), [(70, True, 4), (9, False, 1), ("s", None, 4)], ids=str)
+@pytest.mark.parametrize(("rows", "wide"), [(70, True), (3, False), ("s", None)], ids=str)
 def test_floats_that_many_rows_read_stay_in_the_first_cache(
-    rows: int | str, wide: bool | None, pieces: int, monkeypatch: pytest.MonkeyPatch
+    rows: int | str, wide: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Long sums are made in pieces of terms: no bit is another."""
-    left, right, found = halves(7, *sizes((rows, 135), DIMS)), halves(8, 135, 53), []
-    columns = WidenedKernel.choose_tile(WIDEST, None).columns
-    for count in (1, pieces):
-        monkeypatch.setattr("torshc.targets.cpu.bf16.FLOAT_BYTES", 135 * columns * 4 / count)
+    """The first tile makes them; long sums are made in pieces of terms, and blocks of these: no bit is another."""
+    left, right, found = floats(7, *sizes((rows, 135), DIMS)), halves(8, 135, 53), []
+    for room, block, (k_blocks, chunk) in ((1 << 20, 1024, (1, 136)), (1, 1024, (1, 2)), (1 << 20, 45, (3, 46))):
+        monkeypatch.setattr("torshc.targets.cpu.gemm.FLOAT_BYTES", room)
+        monkeypatch.setattr("torshc.targets.cpu.tiles.BLOCK_K", block)
         m = Maker()
-        y = m.add("Relu", product(m, m.input(rows, 135, dtype=BF16), right))
-        made = program(m.output(y), WidenedKernel)
+        made = program(m.output(m.add("Relu", product(m, m.input(rows, 135), right))), None)
         kernel = made.kernels[-1]
-        assert isinstance(kernel, WidenedKernel) and (kernel.wide, kernel.k_blocks) == (wide, count)
+        assert isinstance(kernel, GemmKernel)
+        assert (kernel.wide, kernel.k_blocks, kernel.chunk) == ((False, 1, 0) if rows == 3 else (wide, k_blocks, chunk))
         found.append(made.run(left)[0])
-    np.testing.assert_array_equal(*found)
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0], other)
 
 
 @pytest.mark.parametrize("rows", [1, 3])

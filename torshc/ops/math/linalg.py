@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...base.errors import ModelError
-from ...expr import DTYPES, DType, Expr, as_int, const
+from ...expr import BF16, DTYPES, F32, DType, Expr, as_int, const
 from ...graph import Node, Shape, TensorType, Value
 from ..core.base import (
     Constraints,
@@ -29,6 +29,14 @@ from ..core.scalar import Scalar, element
 from ..core.source import SourceNode
 from ..core.tensor import Tensor
 from .elimination import Determinant, eliminated
+
+
+def fit(data: DType, weights: DType, out: str) -> bool:
+    """Whether data can be multiplied by weights: of one type, or f32 by bf16 where `out` names f32.
+
+    Only passes make the latter, for kernels that read halves of weights alone (`passes/half_products.py`).
+    """
+    return data is weights or (data is F32 and weights is BF16 and out == F32.name)
 
 
 def product_type(operands: DType, out: str) -> DType:
@@ -59,7 +67,7 @@ class MatMul(Op):
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         a, b = need(inputs[0], "input 0 of MatMul"), need(inputs[1], "input 1 of MatMul")
-        if a.dtype is not b.dtype:
+        if not fit(a.dtype, b.dtype, self.out):
             raise ModelError(f"MatMul of {a.dtype!r} and {b.dtype!r}, which have to be of one type")
         if not a.type.rank or not b.type.rank:
             raise ModelError("MatMul of a scalar, where each operand needs a dimension at least")

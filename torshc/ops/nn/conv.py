@@ -16,7 +16,7 @@ from ..core.gradient import Backward, NoGradient, as_shape, gradient_of
 from ..core.scalar import Scalar, where
 from ..core.source import SourceNode, Unsupported
 from ..core.tensor import Tensor, apply_named, apply_op
-from ..math.linalg import product_type
+from ..math.linalg import fit, product_type
 
 Ints = tuple[int, ...]
 # Input channels of a group up to which a convolution copies its pixels to planes, whatever their layout, instead of
@@ -121,14 +121,14 @@ def bias_of(inputs: Inputs, channels: Expr, constraints: Constraints, name: str)
     same_dim(bias.shape[0], channels, constraints, f"the bias of {name}")
 
 
-def operands(inputs: Inputs, name: str) -> tuple[Value, Value]:
+def operands(inputs: Inputs, name: str, out: str = "") -> tuple[Value, Value]:
     """The data and the weights, with ranks and dtypes that fit each other."""
     x, w = need(inputs[0], f"input 0 of {name}"), need(inputs[1], f"input 1 of {name}")
     if x.type.rank != w.type.rank or x.type.rank < 3:
         raise ModelError(
             f"{name} of {x.type!r} with weights {w.type!r}; both need the same number of dimensions, 3 or more"
         )
-    if x.dtype is not w.dtype or not x.dtype.is_float:
+    if not fit(x.dtype, w.dtype, out) or not x.dtype.is_float:
         raise ModelError(f"{name} of {x.dtype!r} with weights {w.dtype!r}, which have to be floats of one type")
     return x, w
 
@@ -183,7 +183,7 @@ class Conv(Op):
     windows: Ints = ()
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        x, w = operands(inputs, "Conv")
+        x, w = operands(inputs, "Conv", self.out)
         same_dim(x.shape[1], w.shape[1] * self.group, constraints, f"channels of Conv of {x.type!r} with {w.type!r}")
         grouped(w.shape[0], self.group, constraints, f"Conv in {self.group} groups with weights {w.type!r}")
         bias_of(inputs, w.shape[0], constraints, "Conv")
@@ -273,7 +273,7 @@ class ConvTranspose(Op):
     margins: bool = False
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        x, w = operands(inputs, "ConvTranspose")
+        x, w = operands(inputs, "ConvTranspose", self.out)
         same_dim(x.shape[1], w.shape[0], constraints, f"channels of ConvTranspose of {x.type!r} with {w.type!r}")
         grouped(w.shape[0], self.group, constraints, f"ConvTranspose in {self.group} groups with weights {w.type!r}")
         channels = w.shape[1] * self.group

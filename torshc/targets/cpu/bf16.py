@@ -15,7 +15,7 @@ from ...expr import Expr, as_int, ceil_div, const, max_of, min_of, product
 from ...kernels.machine import Machine
 from .conv_shape import Geometry
 from .pack import HALF_COLUMNS, STEP
-from .tiles import BLOCK_ROWS, FEW_ROWS, TASK_FLOPS, Blocks, ProductKernel, Tile, choose_blocks, clamp, partial_sums
+from .tiles import BLOCK_ROWS, FEW_ROWS, TASK_FLOPS, Blocks, ProductKernel, Tile, choose_blocks, clamp
 
 BLOCK_BYTES = 512 * 1024  # of packed rows that a task reads again for each group of columns: they stay in L2
 MOST_ROWS = 384  # of a block
@@ -35,10 +35,6 @@ PACKED_COLUMNS = 768  # for which rows that crowd each other out of the caches a
 LINE, SETS = 64, 64  # bytes of a line of that cache, and its sets
 PAIRS = 2  # times the rate of multiply-adds, at which a Zen adds pairs
 FEW_BYTES = 160 * 1024  # of weights that L2 gets before the first tile of rows is done
-FLOAT_BYTES = 24 * 1024  # of a group of columns that many tiles of rows read as floats
-WIDE_ROWS = 192  # of a block that reads them
-WIDE_BYTES = 256 * 1024  # of what such rows have of a piece of k, which L2 holds beside results
-MOST_BYTES = 2 * 1024 * 1024  # of such rows
 TILES_FLOPS = 500_000  # a quarter of a microsecond of a core's tiles: a task of fewer is not worth handing to a thread
 ONE = const(1)
 EVEN, MOST_TASKS = 16, 64  # tasks above the former come in multiples of it, so that as many threads have as many
@@ -297,75 +293,7 @@ class MmlaKernel(Bf16GemmKernel):
         return Tile(4, HALF_COLUMNS // lanes, lanes) if lanes == 4 else super().choose_tile(lanes, rows)
 
 
-@dataclass(frozen=True)
-class WidenedKernel(Bf16GemmKernel):
-    """Halves in memory, f32 arithmetic.
-
-    Class attributes:
-        many_tiles: of rows of a task, which repay that a group of columns is made floats before: on a processor that
-            shifts where it multiplies, a tile of 8 rows has an eighth as many shifts as products.
-    """
-
-    template: ClassVar[str] = "gemm_bf16_f32.c.j2"
-    packed: ClassVar[int] = 4
-    many_tiles: ClassVar[int] = 4
-
-    @classmethod
-    def choose_tile(cls, lanes: int, rows: int | None) -> Tile:
-        """One or two rows take two panels at a time: the sums of one wait for each other, as they have one order."""
-        if lanes == 8 and rows is not None and rows <= 2:
-            return Tile(2, 2 * HALF_COLUMNS // lanes, lanes)
-        return super().choose_tile(lanes, rows)
-
-    @classmethod
-    def choose_blocks(
-        cls, machine: Machine, tile: Tile, m: Expr, n: Expr, k: Expr, batch: Expr, packs: bool, room: int = BLOCK_BYTES
-    ) -> Blocks:
-        """Few blocks of rows: each makes all weights floats again."""
-        depth = (as_int(k) or 1) + STEP
-        piece = -(-depth // pieces_of(depth, tile))
-        rows = min(WIDE_BYTES // (piece * cls.packed), MOST_BYTES // (depth * cls.packed), WIDE_ROWS)
-        work = m * n * k * batch * 2
-        return choose_blocks(machine, tile, m, tile.panels(n), work, batch, max(rows, STEP), cls.task_flops)
-
-    @property
-    def wide(self) -> bool | None:
-        """Whether tasks have many tiles of rows; None where some do, or a run's sizes say."""
-        tiles, blocks = as_int(self.tile.tiles(self.m.args[0])), as_int(self.blocks.m)
-        if tiles is None or not blocks:
-            return None
-        least, most = tiles // blocks >= self.many_tiles, -(-tiles // blocks) >= self.many_tiles
-        return least if least == most else None
-
-    @property
-    def k_blocks(self) -> int:
-        """Pieces of k that a task of many tiles adds one after the other; the sums are the same."""
-        depth = as_int(self.k)
-        return 1 if depth is None or self.window or self.wide is False else pieces_of(depth, self.tile)
-
-    @property
-    def partial(self) -> Expr:
-        """Bytes of the sums that lie in memory between pieces of k."""
-        if self.k_blocks == 1:
-            return const(0)
-        return partial_sums(self.tile, self.m.args[0], self.tile.panels(self.n.args[0]), self.blocks)
-
-    @property
-    def scratch(self) -> Expr:
-        floats = ceil_div(self.k, 2 * self.k_blocks) * (2 * 4 * self.tile.columns)
-        return self.partial + self.packed_rows + (const(0) if self.wide is False else floats)
-
-
-def pieces_of(depth: int, tile: Tile) -> int:
-    """Pieces of k of which the first cache holds a group of columns as floats.
-
-    >>> [pieces_of(depth, Tile(6, 2, 8)) for depth in (64, 512, 768, 4096)]
-    [1, 1, 2, 11]
-    """
-    return max(round(depth * tile.columns * 4 / FLOAT_BYTES), 1)
-
-
-FORMS: tuple[type[Bf16GemmKernel], ...] = (AmxKernel, DotKernel, MmlaKernel, WidenedKernel)  # the best first
+FORMS: tuple[type[Bf16GemmKernel], ...] = (AmxKernel, DotKernel, MmlaKernel)  # the best first
 
 
 def wanted_tasks(flops: Expr) -> Expr:
@@ -402,8 +330,8 @@ def _even_pieces(outer: int, inside: int, most: int) -> int:
     return min(range(1, max(min(inside, most // outer), 1) + 1), key=lambda pieces: (longest(pieces), -pieces))
 
 
-def choose_form(extras: Sequence[str], rows: int | None = None) -> type[Bf16GemmKernel]:
-    """The best form that a processor has instructions for.
+def choose_form(extras: Sequence[str], rows: int | None = None) -> type[Bf16GemmKernel] | None:
+    """The best form that a processor has instructions for; None where it multiplies floats sooner.
 
     Intel's processors, which have AVX512-FP16 beside AVX512-BF16, add pairs at half the rate of their multiply-adds.
     Few rows only wait for their weights, which vectors ask memory for sooner than tiles do.
@@ -412,10 +340,9 @@ def choose_form(extras: Sequence[str], rows: int | None = None) -> type[Bf16Gemm
         rows: of a product, where they are known.
     """
     few = rows is not None and rows <= FEW_ROWS
-    if few and set(DotKernel.needs) <= set(extras):
-        return DotKernel
     forms = (f for f in FORMS if f is not DotKernel or "avx512fp16" not in extras)
-    return next(form for form in forms if set(form.needs) <= set(extras))
+    found = next((form for form in forms if set(form.needs) <= set(extras)), None)
+    return DotKernel if few and found is not None and set(DotKernel.needs) <= set(extras) else found
 
 
 def missing_features(extras: Sequence[str]) -> Features:
@@ -423,4 +350,5 @@ def missing_features(extras: Sequence[str]) -> Features:
     form = choose_form(extras)
     if form is AmxKernel:
         return frozenset()
-    return frozenset({Feature.BF16_TILES} if form.needs else {Feature.BF16_TILES, Feature.BF16_CONVOLUTIONS})
+    more = () if form else (Feature.BF16_PRODUCTS, Feature.BF16_CONVOLUTIONS)
+    return frozenset({Feature.BF16_TILES, *more})

@@ -467,8 +467,8 @@ class CTarget(CpuTarget):
     name = "c"
     title = "C for this processor"
     features = frozenset({
-        Feature.ATTENTION, Feature.BF16_CONVOLUTIONS, Feature.BF16_TILES, Feature.BF16_WEIGHTS,
-        Feature.BYTE_PRODUCTS, Feature.CONVOLUTION_WEIGHTS, Feature.NARROW_WEIGHTS, Feature.RANKS,
+        Feature.ATTENTION, Feature.BF16_CONVOLUTIONS, Feature.BF16_PRODUCTS, Feature.BF16_TILES,
+        Feature.BF16_WEIGHTS, Feature.BYTE_PRODUCTS, Feature.CONVOLUTION_WEIGHTS, Feature.NARROW_WEIGHTS, Feature.RANKS,
         Feature.TOTALS,
     })  # fmt: skip
     options = CpuTarget.options | {"isa", "named_weights", "scheduler", "train", "weights_dtype", "tuning_records"}

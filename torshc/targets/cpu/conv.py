@@ -42,7 +42,7 @@ from .conv_bf16 import lower_halves, lower_picture
 from .conv_first import lower_first
 from .conv_shape import ElementAt, Geometry, bias_of, channels_last, geometry, margin_of, source_strides
 from .depthwise import lower_depthwise
-from .gemm import Product, is_bytes, is_halves, lower_product
+from .gemm import HALF_BITS, Product, is_bytes, is_halves, lower_product
 from .int8 import Int8AmxKernel, halo_blocks, has_halo, row_steps
 from .pack import BYTE_STEP, QUAD, WORD_COLUMNS, panels, quads
 from .tiles import BLOCK_K, Blocks, Tile, choose_blocks, choose_tile, come_from_far, has_seven_bits, partial_sums
@@ -196,7 +196,7 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
         return lower_generic(group, storage)
     single = size.taps == 1 and size.planes is None and size.stride == (1, 1)
     single = single and all(as_int(e) == 0 for e in padding(node))
-    halves = is_halves(node) and (size.groups == 1 or size.depthwise) and size.planes is None
+    halves = is_halves(node) and not floats and (size.groups == 1 or size.depthwise) and size.planes is None
     if not (floats or halves or is_bytes(node)):
         return lower_generic(group, storage)
     planar = floats and known and size.planes is None
@@ -275,7 +275,7 @@ def _as_product(
         b=load(w, (channel, at_k, *zeros), w.dtype),
         result=summed(group, node, channel),
         index=size.index(n, channel, h, v),
-        halves=is_halves(node),
+        bits=HALF_BITS if is_halves(node) else 8,
         pixels=size.oh * size.ow if size.groups == 1 else None,
     )
     return lower_product(group, node, wanted, storage, machine)

@@ -218,6 +218,7 @@ def _product(
 ) -> Bf16GemmKernel:
     """A convolution as a product of pixels, each of which has all that its taps read in a row."""
     form = choose_form(machine.extras)
+    assert form is not None  # else passes leave pixels f32
     matrix = add_buffer(buffers, weights, dtype=I32)
     axes = size.axes(inside=False)
     n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)

@@ -40,8 +40,24 @@ from .bf16 import AmxKernel, Bf16GemmKernel, DotKernel, choose_form
 from .int8 import Int8AmxKernel
 from .nibbles import NibblesKernel, with_digits
 from .pack import HALF_COLUMNS, QUAD, WORD_COLUMNS, Panels, pack_at_run_time, pack_constant
-from .tiles import ProductKernel, Tile, choose_blocks, choose_tile, come_from_far, has_seven_bits, partial_sums, split_k
+from .tiles import (
+    BLOCK_ROWS,
+    FEW_ROWS,
+    Blocks,
+    ProductKernel,
+    Tile,
+    choose_blocks,
+    choose_tile,
+    come_from_far,
+    has_seven_bits,
+    partial_sums,
+    split_k,
+)
 
+HALF_BITS = 16
+FLOAT_BYTES = 64 * 1024  # of weights of bf16, as floats, that tiles read again
+WIDE_ROWS = 192  # of a block, which makes all weights floats
+WIDE_BYTES = 384 * 1024  # of such rows, which L2 holds for all columns
 CHUNK_TERMS = 256  # of weights that are made floats at a time: they stay in the nearest cache
 FAR_ROWS_BYTES = 1 << 22  # of the left operand's rows, which no cache of a core holds
 PACK_ROWS = 3  # fewer rows than this do not repay the packing of the right operand
@@ -49,20 +65,24 @@ PACK_ROWS = 3  # fewer rows than this do not repay the packing of the right oper
 
 @dataclass(frozen=True)
 class GemmKernel(ProductKernel):
-    """A product of floats, of floats with scaled weights of 8 or 4 bits, or of bytes.
+    """A product of floats, of floats with weights of bf16 or scaled ones of 8 or 4 bits, or of bytes.
+
+    Class attributes:
+        many_tiles: of rows of a task, which repay that scaled weights are made floats before.
 
     Attributes:
         k_blocks: number of pieces that k is summed in.
         scale: of panels of i8, what blocks of rows are multiplied with, in panels [blocks]; None of others.
         block: rows of such a block.
-        bits: of an element of the panels that are scaled; two of 4 share a byte (:func:`.pack.nibbles`).
+        bits: of an element of panels that are made floats: 16 of bf16 (:func:`.pack.words_of_halves`), fewer of those
+            that are scaled; two of 4 share a byte (:func:`.pack.nibbles`).
         exact: whether sums are cut as for any number of rows, where these are known.
 
     Where a is of bytes, words of the panels hold four i8 of one column (:func:`.pack.quads`), and sums are i32.
     """
 
     template: ClassVar[str] = "gemm.c.j2"
-    many_tiles: ClassVar[int] = 4  # of a task, which repay that weights of bits are made floats before
+    many_tiles: ClassVar[int] = 4
 
     k_blocks: int
     scale: Strided | None = None
@@ -85,16 +105,32 @@ class GemmKernel(ProductKernel):
         return self.k if self.sums is not I32 else ceil_div(self.k, QUAD)
 
     @property
+    def halves(self) -> bool:
+        """Whether weights are of bf16."""
+        return self.scale is None and self.bits == HALF_BITS
+
+    @property
+    def wide(self) -> bool | None:
+        """Whether tasks have tiles of rows enough to keep weights as floats; None where some do, or a run says."""
+        tiles, blocks = as_int(self.tile.tiles(self.m.args[0])), as_int(self.blocks.m)
+        if tiles is None or not blocks:
+            return None
+        many = 2 if self.halves else self.many_tiles  # the first tile makes floats of halves for the next
+        least, most = tiles // blocks >= many, -(-tiles // blocks) >= many
+        return least if least == most else None
+
+    @property
     def chunk(self) -> int:
-        """Terms whose scaled weights many tiles read as floats, in whole blocks; 0 where tiles are too few for that.
+        """Terms whose weights tiles read as floats, scaled ones in whole blocks; 0 where tiles are too few for that.
 
         The sums are the same, in the same order, however the weights are read.
         """
-        rows = as_int(self.m.args[0])
-        few = rows is not None and rows <= self.tile.rows * (self.many_tiles - 1)
-        if self.scale is None or few or self.block > CHUNK_TERMS or self.block % 2:
+        if self.wide is False or not (self.halves or self.scale):
             return 0
-        return CHUNK_TERMS // self.block * self.block
+        if self.halves:
+            pairs = -(-(as_int(self.k) or 1) // (2 * self.k_blocks))
+            return 2 * -(-pairs // max(round(pairs * 2 * self.tile.columns * F32.size / FLOAT_BYTES), 1))
+        return 0 if self.block > CHUNK_TERMS or self.block % 2 else CHUNK_TERMS // self.block * self.block
 
     @property
     def fetches(self) -> bool:
@@ -116,16 +152,19 @@ class GemmKernel(ProductKernel):
         rows, depth = as_int(product([a.args[0] for a in (*images, self.m)])), as_int(self.k)
         if self.sums is not F32 or self.scale is not None or self.k_blocks > 1 or rows is None or depth is None:
             return False
+        if self.halves and (self.fetches or self.chunk < depth):
+            return False
         return as_int(self.a.steps[0]) == depth and rows * depth * self.sums.size >= FAR_ROWS_BYTES
 
     @property
     def scratch(self) -> Expr:
-        if self.chunk:
-            rows = ceil_div(self.tile.tiles(self.m.args[0]), self.blocks.m) * self.tile.rows
-            return (rows + self.chunk) * (4 * self.tile.columns)
-        if self.k_blocks == 1:
+        floats = const(self.chunk * self.tile.columns * F32.size)
+        if self.k_blocks > 1:
+            panels = self.tile.panels(self.n.args[0])
+            return floats + partial_sums(self.tile, self.m.args[0], panels, self.blocks, self.sums)
+        if not self.chunk:
             return const(0)
-        return partial_sums(self.tile, self.m.args[0], self.tile.panels(self.n.args[0]), self.blocks, self.sums)
+        return floats + partial_sums(self.tile, self.m.args[0], const(1), Blocks(self.blocks.m, const(1)))
 
 
 @dataclass(frozen=True)
@@ -140,8 +179,7 @@ class Product:
         result: element of the anchor's output, made from ``acc``, at `index`.
         scale: of blocks of b's rows, [blocks, N] floats, when there is one.
         block: rows of such a block.
-        bits: that an element of b which is scaled needs, 4 or 8.
-        halves: whether a and b are of bf16.
+        bits: that an element of b which is made a float needs: 16 of bf16, of one that is scaled 4 or 8.
         pixels: of an image, where rows are the pixels of images one after the other; else None.
     """
 
@@ -155,8 +193,12 @@ class Product:
     scale: Value | None = None
     block: int = 1
     bits: int = 8
-    halves: bool = False
     pixels: Expr | None = None
+
+    @property
+    def halves(self) -> bool:
+        """Whether b is of bf16, and a where there are instructions for that."""
+        return self.bits == HALF_BITS
 
 
 @CpuTarget.lowers("gemm")
@@ -187,9 +229,9 @@ def is_bytes(node: Node) -> bool:
 
 
 def is_halves(node: Node) -> bool:
-    """Whether a node multiplies bf16 by constant bf16 and keeps the sums in f32."""
-    x, w = node.operands[:2]
-    return x.dtype is BF16 and w.dtype is BF16 and w.const is not None and node.output.dtype is F32
+    """Whether a node multiplies by constant bf16 and keeps the sums in f32."""
+    w = node.operands[1]
+    return w.dtype is BF16 and w.const is not None and node.output.dtype is F32
 
 
 def is_scaled(node: Node) -> bool:
@@ -218,8 +260,7 @@ def _product(group: Group, node: Node, depth: Expr, columns: Expr) -> Product:
         index=(*index, n),
         scale=node.operands[2] if is_scaled(node) else None,
         block=node.op.block if isinstance(node.op, BlockMatMul) else 1,
-        bits=4 if is_scaled(node) and _fits_in_nibbles(node) else 8,
-        halves=is_halves(node),
+        bits=HALF_BITS if is_halves(node) else 4 if is_scaled(node) and _fits_in_nibbles(node) else 8,
     )
 
 
@@ -236,13 +277,15 @@ def lower_product(
     """Kernels of a product, or None when an operand cannot be walked or packing b would not pay."""
     if p.b.op != "load":
         return None
-    buffers, plain_floats = Buffers(storage), p.b.dtype.is_float and not p.halves
-    left, before = _read_left_operand(group, p, buffers, storage)
+    buffers = Buffers(storage)
     rows = product([a.args[0] for a in p.rows if not contains(p.b, a)])
     form = _form(p, as_int(rows), as_int(p.k.args[0]), machine)
+    left, before = _read_left_operand(group, p, form, buffers, storage)
     tile = choose_tile(machine, rows, p.n.args[0], p.k.args[0], p.b.dtype)
     if form is not None:
         tile = form.choose_tile(machine.lanes, as_int(rows))
+    elif p.halves:
+        tile = _streaming_tile(machine.lanes, as_int(rows)) or tile
     if form is DotKernel:
         tile = DotKernel.narrow_tile(tile, as_int(rows), as_int(p.k.args[0] * p.n.args[0]))
     packed = _panels(group, p, rows, tile, form, storage)
@@ -269,7 +312,9 @@ def lower_product(
         return lower_product(group, anchor, replace(p, pixels=None), storage, machine)
     count = product([a.args[0] for a in batch])
     work = size * columns * depth * count * 2
-    blocks = choose_blocks(machine, tile, size, tile.panels(columns), work, count, along=not joins)
+    k_blocks = split_k(machine, size, depth) if p.b.dtype.is_float and form is None else 1
+    usual = _rows_of_block(depth // k_blocks) if p.halves else BLOCK_ROWS
+    blocks = choose_blocks(machine, tile, size, tile.panels(columns), work, count, usual, along=not (joins or p.halves))
     if form is not None and issubclass(form, Bf16GemmKernel):
         blocks = form.choose_blocks(machine, tile, size, columns, depth, count, not form.reads_rows, form.block_bytes)
     elif form is not None:
@@ -293,7 +338,6 @@ def lower_product(
     if form is NibblesKernel:
         assert scale is not None  # of weights of bits
         return [*before, *with_digits(made, scale, p.block, group.id)]
-    k_blocks = split_k(machine, size, depth) if plain_floats else 1
     kernel = (
         GemmKernel.of(made, k_blocks=k_blocks, scale=scale, block=p.block, bits=p.bits, exact=machine.exact_batches)
         if form is None
@@ -314,8 +358,24 @@ def _form(
     return Int8AmxKernel if p.b.dtype is I8 and p.scale is None and Int8AmxKernel.suits(machine, rows) else None
 
 
+def _streaming_tile(lanes: int, rows: int | None) -> Tile | None:
+    """The tile of few rows of a product with halves, which reads whole panels.
+
+    One or two rows by vectors of 8 take two panels at a time: sums of one wait for each other, as they have one order.
+    """
+    if rows is None or rows > FEW_ROWS:
+        return None
+    panels = 4 if lanes == 16 else 2 if lanes == 8 and rows <= 2 else 1
+    return Tile(3 if lanes == 4 else 2 if lanes == 1 else rows, panels * HALF_COLUMNS // lanes, lanes)
+
+
+def _rows_of_block(depth: Expr) -> int:
+    """Rows of a block that makes floats of weights: many, which L2 holds for all columns."""
+    return min(max(WIDE_BYTES // (F32.size * (as_int(depth) or 1)), BLOCK_ROWS), WIDE_ROWS)
+
+
 def _read_left_operand(
-    group: Group, p: Product, buffers: Buffers, storage: Mapping[Value, Storage]
+    group: Group, p: Product, form: type[ProductKernel] | None, buffers: Buffers, storage: Mapping[Value, Storage]
 ) -> tuple[Expr, list[Kernel]]:
     """The left operand's element, with k innermost: as it lies, or of a copy and the kernel that makes it."""
     tried = Buffers(storage)
@@ -323,7 +383,7 @@ def _read_left_operand(
     walked = strided_operand(element, [p.k])
     if walked is not None and (as_int(walked.steps[0]) == 1 or as_int(p.k.args[0]) == 1):
         return p.a(buffers), []
-    axes, dtype = [*(a for a in p.rows if contains(element, a)), p.k], BF16 if p.halves else element.dtype
+    axes, dtype = [*(a for a in p.rows if contains(element, a)), p.k], BF16 if p.halves and form else element.dtype
     to = Temporary("rows", group.id, product([a.args[0] for a in axes]) * dtype.size)
     moved = temporary(add_buffer(buffers, to, dtype=dtype), row_major(axes), dtype)
     return moved, [copy_kernel(p.a, axes, storage, to, dtype)]
