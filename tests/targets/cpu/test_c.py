@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import numpy as np
@@ -105,18 +106,32 @@ def test_sums_that_only_round_are_taken_row_by_row() -> None:
 
 
 @pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
-@pytest.mark.parametrize("dtype", ["f32", "f64", "i64"])
-def test_sums_of_columns_take_many_in_one_pass(lanes: int, compiler: str, dtype: str) -> None:
-    """Half of the registers hold sums; what is left of a row takes fewer in one pass, then less than a vector."""
-    x = random(RNG, (3, 70, 29 * lanes + 3), np.int8).astype(DTYPES[dtype].numpy)
-    m = Maker()
-    graph = m.output(m.add("ReduceSum", m.input(*x.shape, dtype=DTYPES[dtype]), axes=(0, 1)))
-    program = Program(graph, machine=Machine(lanes=lanes, compiler=kind_of(compiler)), compiler=compiler)
-    np.testing.assert_array_equal(program.run(x)[0].reshape(-1), x.sum(axis=(0, 1)))
-    most = (16 if lanes == 16 else 8) // (x.itemsize // 4)
-    source = program.launches[0].source
-    assert f" a0[{most}];" in source and f" a0[{2 * most}];" not in source
-    assert [n for n in range(2, most) if f" a0[{n}];" in source] == [29 % most] * (29 % most > 1)
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i64", "u8"])
+@pytest.mark.parametrize(("outer", "row", "added"), [(1, 70, [4, 1]), (3, 24, [4]), (3, 70, [1]), (3, "n", [1])])
+def test_sums_of_columns_take_many_in_one_pass(
+    lanes: int, compiler: str, dtype: str, outer: int, row: int | str, added: list[int]
+) -> None:
+    """Sums lie in a part of the nearest cache, or in half of the registers; what is left is less than a vector.
+
+    A chain of sums ends with its last row, so that rows of several axes are added one by one unless they fill it.
+    """
+    kind, length = DTYPES[dtype], 70 if row == "n" else int(row)
+    narrow = min((16 if lanes == 16 else 8) * 4 // max(kind.size, 4) * lanes + lanes // 2, 250)
+    for width in (1100 * 4 // kind.size + 3, narrow):
+        x = random(RNG, (outer, 2, length, width), np.int8).astype(kind.numpy)
+        if kind.is_float:
+            x += random(RNG, x.shape, kind.numpy)
+        x[..., -1] = x[..., 0]
+        m = Maker()
+        graph = m.output(m.add("ReduceSum", m.input(outer, 2, row, width, dtype=kind), axes=(0, 2), keepdims=False))
+        machine = Machine(lanes=lanes, compiler=kind_of(compiler))
+        program = Program(graph, {"n": length}, machine=machine, compiler=compiler)
+        found, wanted = program.run(x)[0], x.sum(axis=(0, 2), dtype=x.dtype)
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-3 if kind.is_float else 0)
+        np.testing.assert_array_equal(found[:, 0], found[:, -1])
+        passes = [int(n) for n in re.findall(r"for \(; r\d \+ (\d) <=", program.launches[0].source)]
+        without_chains = [4] if row == 24 else [4, 1]
+        assert passes == ([1] if width == narrow else added if dtype == "f32" else without_chains)
 
 
 @pytest.mark.parametrize(("lanes", "compiler"), MACHINES)

@@ -10,6 +10,7 @@ from typing import Any
 from ...base.features import Feature, Features
 from ...expr import (
     BOOL,
+    DTYPES,
     F32,
     I32,
     I64,
@@ -47,6 +48,7 @@ NEAR_ROW = 16384  # elements up to which a row and the next are in a near cache 
 
 FEW_TYPES = frozenset({BOOL, F32, I32, I64})
 ROW_BESIDE = 256  # elements up to which sixteen rows stay in the nearest cache
+PASS_BYTES, ROWS_OF_PASS = 4096, 4  # of sums that lie side by side in the nearest cache; rows that are added at a time
 MOST_TURNED = 64  # elements of a row that is turned: those of a vector of rows are 4 kB
 
 _HORIZONTAL = {"add": "hsum", "mul": "hprod", "max": "hmax", "min": "hmin", "or": "hany", "and": "hall"}
@@ -67,6 +69,21 @@ class RowsBeside:
     operands: tuple[str, ...]
     functions: Mapping[str, Expr]
     elements: tuple[Store, ...]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A pass over rows whose sums lie side by side.
+
+    Attributes:
+        vectors: what it serves, or the most.
+        rows: how many are added at a time, and then of those that are left.
+        registers: whether as many sums are in registers.
+    """
+
+    vectors: int
+    rows: tuple[int, ...] = (1,)
+    registers: bool = False
 
 
 class Printer(IndexPrinter):
@@ -279,20 +296,30 @@ class Printer(IndexPrinter):
                 block.lines.append(f"{word}(b{buffer}, {block.index(offset)});")
         return indented(block.lines, indent)
 
-    def passes(self, lane: Expr) -> list[int]:
-        """Vectors of a parallel axis that a pass over the row serves, most first.
+    @cached_property
+    def beside_each_other(self) -> Pass | None:
+        """What a pass over long rows serves, whose sums lie side by side; None where it serves a vector.
 
-        Their sums take up to half of the registers: a pass then reads as much of each row as it can, since what lies
-        far apart in memory comes slowly.
+        What lies far apart in memory comes slowly, so that a pass reads as much of each row as it can: all of it where
+        sums take up to half of the registers, else as much as has sums in a part of the nearest cache.
         """
         k = self.kernel
         assert isinstance(k, RowKernel)
-        size = sum(a.term.dtype.size for a in k.stages[0].accumulators)
-        most, width = max(4, (16 if self.lanes == 16 else 8) * 4 // size), as_int(lane.args[0])
-        if width is None:
-            return [n for n in (16, 8, 4) if n <= most and self.at_least(lane.args[0], n * self.lanes)]
-        vectors = width // self.lanes
-        return [n for n in (most if vectors >= most else 0, vectors % most) if n > 1]
+        lane, row = k.axes[-1], k.reduce[-1]
+        if not k.several or not self.at_least(lane.args[0], 2 * self.lanes):
+            return None
+        (stage,) = k.stages
+        size = sum(I32.size if a.term.dtype is BOOL else DTYPES[a.term.dtype.compute].size for a in stage.accumulators)
+        width = as_int(lane.args[0])
+        most = max(4, (16 if self.lanes == 16 else 8) * 4 // size)
+        if width is not None and width // self.lanes <= most and width <= k.chunk:
+            return Pass(width // self.lanes, registers=True)
+        extent = as_int(row.args[0])
+        ends_within = extent is None or extent % ROWS_OF_PASS > 0
+        rows = (ROWS_OF_PASS, 1) if ends_within else (ROWS_OF_PASS,)
+        if ends_within and len(k.reduce) > 1 and k.sums_of_sums(stage):
+            rows = (1,)  # others would miss the end of a chain
+        return Pass(max(2, PASS_BYTES // (size * self.lanes)), rows)
 
     def overlaps(self, lane: Expr) -> bool:
         """Whether the last block along a parallel axis starts early enough to be a whole one.
