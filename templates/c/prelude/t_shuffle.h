@@ -152,7 +152,6 @@ T_DEF_STEPS_AS(f64, i64)
     T_FN S##v t_loadhn_##N(const void *p, int64_t n) { return t_decode_##N(t_loadhn_##U(p, n)); }
 T_DEF_STEPS_OF(bool, i32, u8)
 
-/* t_store2_f32(p, v): lanes to p[0], p[2], p[4] and so on; what lies between them stays. */
 #ifdef T_MASKED
 T_FN i32v t_even_lanes_(void) {
     i32v even = {0};
@@ -165,16 +164,19 @@ T_FN f32v t_maskload2_(const void *p, i32v mask) {
     const f32v high = t_maskload_((const float *)p + T_LAST_, T_SHUFFLE(mask, mask, T_UPPER_TWICE_) & ~t_even_lanes_());
     return T_SHUFFLE(low, high, T_BY2_);
 }
+#endif
+
+/* t_store2_f32(p, v): lanes to p[0], p[2], p[4] and so on; what lies between them stays. A masked store of AVX2 takes a Zen
+ * as long as twelve stores of a lane. */
 T_FN void t_store2_f32(void *p, f32v v) {
+#if defined T_MASKED && TORSHC_LANES == 16
     const i32v even = t_even_lanes_();
     t_maskstore_(p, T_SHUFFLE(v, v, T_HALVED_), even);
     t_maskstore_((float *)p + TORSHC_LANES, T_SHUFFLE(v, v, T_UPPER_TWICE_), even);
-}
 #else
-T_FN void t_store2_f32(void *p, f32v v) {
     for (int i = 0; i < TORSHC_LANES; i++) ((float *)p)[2 * i] = v[i];
-}
 #endif
+}
 T_FN void t_store2_i32(void *p, i32v v) { t_store2_f32(p, (f32v)v); }
 
 #endif
