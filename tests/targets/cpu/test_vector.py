@@ -151,6 +151,21 @@ def test_places_are_computed_in_lanes_of_32_bits(channels: int | str, lanes: int
     assert np.isfinite(program.run(x, grid)[0][..., 2:]).all()
 
 
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_indices_that_are_moved_into_a_range_gather_by_32_bits(axis: int, lanes: int, compiler: str) -> None:
+    """Also where an index is none: what the range makes of it is near."""
+    x, wanted = random(RNG, (5, 70)), RNG.integers(-5, 5, (5, 70))
+    far = np.where(wanted == 4, 2**40, wanted)
+    m = Maker()
+    graph = m.output(m.add("GatherElements", m.input(5, 70), m.input(5, 70, dtype=DTYPES["i64"]), axis=axis))
+    program = Program(graph, machine=Machine(lanes=lanes, compiler=kind_of(compiler)), compiler=compiler)
+    (text,) = sources(program)
+    assert "t_gather32_f32(" in text
+    ends = np.where(far > 100, x.shape[axis] - 1, wanted)
+    np.testing.assert_array_equal(program.run(x, far)[0], np.take_along_axis(x, ends, axis))
+
+
 def bilinear(x: Array, grid: Array) -> Array:
     """GridSample of one image, with zeros outside."""
     height, width = x.shape[2:]

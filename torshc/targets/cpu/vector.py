@@ -244,20 +244,24 @@ class Block(StatementPrinter):
             return start if step == 0 else f"({start} {'+' if step > 0 else '-'} {lanes})"
         if e.op == "cast":
             return (yield e.args[0], VALUE)
+        if not all(map(self._is_short, e.args)):
+            return f"t_cast_i64_i32({(yield e, VALUE)})"
         text = yield e.args[0], _SHORT
         for a in e.args[1:]:
             text = f"t_{e.op}_i32({text}, {yield a, _SHORT})"
         return text if len(e.args) > 1 else f"t_{e.op}_i32({text})"
 
     def _narrows(self, e: Expr, args: Sequence[bool]) -> bool:
-        """Whether lanes of 32 bits hold an integer of 64 and all that it is made of."""
+        """Whether lanes of 32 bits hold an integer of 64 and all that it is computed of in such lanes."""
         if e.dtype is not I64 or not fits(e, I32):
             return False
         if self.is_index(e) and self._step(e) is not None:
             return True
         if e.op == "cast":
             return e.args[0].dtype is I32
-        return e.op in ("add", "sub", "mul", "min", "max") and all(args)
+        if e.op in ("min", "max"):
+            return True  # which also move any integer into a range
+        return e.op in ("add", "sub", "mul") and all(args)
 
     def spell_load(self, e: Expr, variant: str) -> Text:
         (offset,) = e.args
