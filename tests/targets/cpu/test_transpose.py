@@ -63,6 +63,16 @@ def test_sizes(shape: Shape) -> None:
 
 
 @pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize(
+    ("shape", "asks"), [((331, 3169), True), ((512, 2048), False), ((3169, 331), False), ((43, 3137), False)]
+)
+def test_lines_that_lie_pages_apart_are_asked_for(shape: Shape, asks: bool, lanes: int, compiler: str) -> None:
+    """Not where they share sets of a cache, where they follow each other, or of what a core's cache holds."""
+    program = check(shape, (1, 0), "f32", lanes, compiler=compiler)
+    assert ("T_FETCH(" in program.launches[0].source) == asks
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
 @pytest.mark.parametrize("dtype", ["f32", "f16", "f64", "u8", "i64"])
 @pytest.mark.parametrize(("longer", "few"), [(35, 2), (67, 3), (32, 1)])
 def test_vectors_run_along_the_longer_of_the_last_axes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +33,7 @@ from ...expr.derived import Derived
 from ...expr.formulas import ELEMENTARY
 from ...graph import Value
 from ...kernels.base import Buffer, Kernel, Store, Total
+from ...kernels.moved import Moved
 from ...kernels.nest import CHAIN, SHORT_TERM, Accumulator, MapKernel, RowKernel
 from ..base import IndexPrinter, Rendered, indented, register, render_kernel
 from ..index import CTYPES, bare, behind, literal
@@ -42,6 +44,8 @@ from .vector import Block, Names, WholeByte, vector_type, whole_byte
 from .vector_functions import functions_of, memory_of, texts_of, types_of
 
 LINE = 64  # bytes that memory brings at once
+PAGE = 4096  # bytes
+WAY = 1 << 16  # bytes of a core's second cache that share none of its sets, of which each holds eight lines or more
 PAST_CACHES = 1 << 24  # bytes of a result that no cache holds until it is read
 FAR_BYTES = 1 << 22  # of an operand that no cache of a core holds
 NEAR_ROW = 16384  # elements up to which a row and the next are in a near cache together
@@ -222,6 +226,22 @@ class Printer(IndexPrinter):
         whole = [s for s in stores if self.lanes * self.kernel.buffers[s.buffer].dtype.size >= LINE]
         for s in whole:
             block.lines.append(f"T_FETCH_OUT(b{s.buffer}, {block.index(s.offset)});")
+        return indented(block.lines, indent)
+
+    def fetch_moved(self, reads: Sequence[Moved], lane: Expr, inner: Expr, columns: int, indent: int) -> str:
+        """Statements that ask for lines of elements of four bytes that squares read next, two lines ahead.
+
+        A processor looks ahead within few pages. Lines of others are asked for where the caches hold them till
+        they are read: at strides of powers of two they share sets of these.
+        """
+        block, width = self._block(inner, None, None), as_int(lane.args[0])
+        for r in reads:
+            at, buffer = r.load.args[0], self.kernel.buffers[r.buffer]
+            stride = _step(at, lane) * buffer.dtype.size
+            held = 8 * (WAY // math.gcd(stride, WAY))
+            is_held = width is not None and 3 * min(width, columns) <= held
+            if stride >= PAGE and is_held and buffer.dtype.size == 4 and _bytes(buffer) >= FAR_BYTES:
+                block.lines.append(f"T_FETCH(b{r.buffer}, {block.index(at)});")
         return indented(block.lines, indent)
 
     def ahead_of(self, stores: Sequence[Store], inner: Sequence[Expr]) -> str:
