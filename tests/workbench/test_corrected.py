@@ -88,3 +88,44 @@ def test_loops(shape: tuple[int, ...], conditioned: bool, tmp_path: Path) -> Non
     if conditioned:  # without one ONNX Runtime stops where the body says so
         np.testing.assert_array_equal(reference_outputs(path, "ort", names, feeds)["all"], -powers)
     assert verify_model(path, CompileOptions()).ok
+
+
+# An operator, the opset, the shape of its data, its attributes.
+OLD: list[tuple[str, int, tuple[int, ...], dict[str, Any]]] = [
+    ("BatchNormalization", 7, (2, 3, 4, 5), {}),
+    ("BatchNormalization", 9, (2, 3, 4, 5), {}),
+    ("BatchNormalization", 13, (2, 3, 4), {}),
+    ("BatchNormalization", 15, (2, 3, 4), {}),
+    ("Dropout", 7, (3, 5), {"ratio": 0.25}),
+    ("Dropout", 10, (3, 5), {"ratio": 0.25}),
+    ("Dropout", 13, (3, 5), {}),
+    ("LRN", 9, (2, 7, 3, 4), {"size": 5, "alpha": 0.5}),
+    ("LRN", 13, (1, 6, 3, 4), {"size": 3, "alpha": 2.0, "bias": 2.0}),
+    *[
+        (name, opset, (2, 5, 3, 1), attributes)
+        for name in ("Softmax", "LogSoftmax", "Hardmax")
+        for opset, attributes in [(9, {}), (11, {"axis": -2}), (12, {"axis": 0}), (13, {}), (13, {"axis": 0})]
+    ],
+]
+
+
+@pytest.mark.parametrize(("name", "opset", "shape", "attributes"), OLD, ids=str)
+def test_operators_of_old_opsets(
+    name: str, opset: int, shape: tuple[int, ...], attributes: dict[str, Any], tmp_path: Path
+) -> None:
+    """As ONNX Runtime computes them: in old opsets they have other defaults, other axes and other types of results."""
+    x, info = numbers(*shape) * 60, onnx.helper.make_tensor_value_info
+    more = {n: numbers(shape[1], seed=i) ** 2 for i, n in enumerate("sbmv")} if name == "BatchNormalization" else {}
+    outputs = [info("y", TensorProto.FLOAT, shape)]
+    if name == "Dropout":
+        outputs.append(info("z", TensorProto.FLOAT if opset < 10 else TensorProto.BOOL, shape))
+    names = [o.name for o in outputs]
+    node = onnx.helper.make_node(name, ["x", *more], names, **attributes)
+    weights = [onnx.numpy_helper.from_array(a, n) for n, a in more.items()]
+    graph = onnx.helper.make_graph([node], "g", [info("x", TensorProto.FLOAT, shape)], outputs, weights)
+    path, opsets = tmp_path / "m.onnx", [onnx.helper.make_opsetid("", opset)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    found, wanted = (reference_outputs(path, against, names, {"x": x}) for against in ("reference", "ort"))
+    assert found["y"].dtype == wanted["y"].dtype
+    np.testing.assert_allclose(found["y"], wanted["y"], rtol=1e-5, atol=1e-5)
+    assert verify_model(path, CompileOptions()).ok

@@ -5,14 +5,32 @@ So that a verdict is on the compiled model. What an operator does otherwise stay
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops.aionnxml.op_svm_classifier import SVMClassifier as _SVMClassifier
+from onnx.reference.ops.op_batch_normalization import BatchNormalization_14 as _BatchNormalization
+from onnx.reference.ops.op_dropout import Dropout_12 as _Dropout
 from onnx.reference.ops.op_loop import Loop as _Loop
 
 Array = np.ndarray[Any, Any]
+
+
+class BatchNormalization(_BatchNormalization):
+    """Its own of opsets before 14 computes statistics of the batch, as if it trained."""
+
+
+class Dropout(_Dropout):
+    """Its own has a mask of truth values also before opset 10, where it is of the data's type."""
+
+    def _run(self, *inputs: Any, seed: int | None = None, ratio: float | None = None) -> Any:
+        run: Any = super()._run  # before opset 12 the ratio is an attribute, and nothing is dropped
+        x, *mask = run(*inputs, seed=seed)
+        return x, *(m.astype(x.dtype) if _opset(self) < 10 else m for m in mask)
 
 
 class GatherElements(OpRun):
@@ -21,6 +39,37 @@ class GatherElements(OpRun):
     def _run(self, data: Array, indices: Array, axis: int) -> tuple[Array]:
         part = tuple(slice(None if d == axis % data.ndim else n) for d, n in enumerate(indices.shape))
         return (np.take_along_axis(data[part], indices.astype(np.int64), axis),)
+
+
+class Softmax(OpRun):
+    """Its own takes one axis, by default the last, in all opsets; before 13 these are all from an axis on."""
+
+    def _run(self, x: Array, axis: int) -> tuple[Array]:
+        return (_over_rows(self, x, axis, _softmax),)
+
+
+class LogSoftmax(OpRun):
+    """As Softmax, and its own is infinite where a result of Softmax is too small for its type."""
+
+    def _run(self, x: Array, axis: int) -> tuple[Array]:
+        return (_over_rows(self, x, axis, _log_softmax),)
+
+
+class Hardmax(OpRun):
+    """As Softmax."""
+
+    def _run(self, x: Array, axis: int) -> tuple[Array]:
+        return (_over_rows(self, x, axis, _hardmax),)
+
+
+class LRN(OpRun):
+    """Its own normalises as many channels as there are images."""
+
+    def _run(self, x: Array, alpha: float, beta: float, bias: float, size: int) -> tuple[Array]:
+        before, behind = (size - 1) // 2, size // 2
+        channels = [(x[:, max(0, c - before) : c + behind + 1] ** 2).sum(axis=1) for c in range(x.shape[1])]
+        sums = np.stack(channels, axis=1) if channels else x
+        return ((x / (bias + alpha / size * sums) ** beta).astype(x.dtype),)
 
 
 class Loop(_Loop):
@@ -93,4 +142,40 @@ class SVMClassifier(_SVMClassifier):
         return found
 
 
-CORRECTED: tuple[type[OpRun], ...] = (GatherElements, Loop, SVMClassifier)
+def _opset(op: OpRun) -> int:
+    """The version of ONNX's operators that an operator is of."""
+    return int(op.run_params["opsets"].get("", onnx.defs.onnx_opset_version()))
+
+
+def _over_rows(op: OpRun, x: Array, axis: int, function: Callable[[Array, int], Array]) -> Array:
+    """A function of rows along an axis; before opset 13 along all axes from one on, the second where none is given."""
+    if x.size == 0:
+        return x
+    if _opset(op) >= 13:
+        return function(x, axis)
+    first = next((a.i for a in op.onnx_node.attribute if a.name == "axis"), 1)
+    first += x.ndim if first < 0 else 0
+    return function(x.reshape(math.prod(x.shape[:first]), -1), 1).reshape(x.shape)
+
+
+def _softmax(rows: Array, axis: int) -> Array:
+    powers = np.exp(rows - rows.max(axis=axis, keepdims=True))
+    result: Array = (powers / powers.sum(axis=axis, keepdims=True)).astype(rows.dtype)
+    return result
+
+
+def _log_softmax(rows: Array, axis: int) -> Array:
+    below = rows - rows.max(axis=axis, keepdims=True)
+    result: Array = (below - np.log(np.exp(below).sum(axis=axis, keepdims=True))).astype(rows.dtype)
+    return result
+
+
+def _hardmax(rows: Array, axis: int) -> Array:
+    result = np.zeros_like(rows)
+    np.put_along_axis(result, rows.argmax(axis=axis, keepdims=True), 1, axis)
+    return result
+
+
+CORRECTED: tuple[type[OpRun], ...] = (
+    BatchNormalization, Dropout, GatherElements, Hardmax, LogSoftmax, Loop, LRN, Softmax, SVMClassifier,
+)  # fmt: skip
