@@ -99,6 +99,7 @@ OLD: list[tuple[str, int, tuple[int, ...], dict[str, Any]]] = [
     ("Dropout", 7, (3, 5), {"ratio": 0.25}),
     ("Dropout", 10, (3, 5), {"ratio": 0.25}),
     ("Dropout", 13, (3, 5), {}),
+    ("LpNormalization", 1, (3, 5), {"axis": 1, "p": 1}),
     ("LRN", 9, (2, 7, 3, 4), {"size": 5, "alpha": 0.5}),
     ("LRN", 13, (1, 6, 3, 4), {"size": 3, "alpha": 2.0, "bias": 2.0}),
     *[

@@ -72,6 +72,14 @@ class LRN(OpRun):
         return ((x / (bias + alpha / size * sums) ** beta).astype(x.dtype),)
 
 
+class LpNormalization(OpRun):
+    """Its own divides by a sum of numbers, not of their magnitudes, where p is 1."""
+
+    def _run(self, x: Array, axis: int, p: int) -> tuple[Array]:
+        norm = np.linalg.norm(x, p, axis=axis, keepdims=True)
+        return (np.where(norm == 0, 0, x / norm).astype(x.dtype),)
+
+
 class Loop(_Loop):
     """Its own takes a condition that is left out for false, not for no condition, and concatenates what rounds yield
     instead of stacking it.
@@ -177,5 +185,14 @@ def _hardmax(rows: Array, axis: int) -> Array:
 
 
 CORRECTED: tuple[type[OpRun], ...] = (
-    BatchNormalization, Dropout, GatherElements, Hardmax, LogSoftmax, Loop, LRN, Softmax, SVMClassifier,
-)  # fmt: skip
+    BatchNormalization,
+    Dropout,
+    GatherElements,
+    Hardmax,
+    LogSoftmax,
+    Loop,
+    LpNormalization,
+    LRN,
+    Softmax,
+    SVMClassifier,
+)
