@@ -127,7 +127,9 @@ def test_sums_of_columns_take_many_in_one_pass(
         machine = Machine(lanes=lanes, compiler=kind_of(compiler))
         program = Program(graph, {"n": length}, machine=machine, compiler=compiler)
         found, wanted = program.run(x)[0], x.sum(axis=(0, 2), dtype=x.dtype)
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-3 if kind.is_float else 0)
+        # Terms are below 128. Two roundings of the largest sum: those of smaller ones go up and down.
+        lost = 128 * outer * length * float(np.finfo(kind.numpy).eps) if kind.is_float else 0
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=lost)
         np.testing.assert_array_equal(found[:, 0], found[:, -1])
         passes = [int(n) for n in re.findall(r"for \(; r\d \+ (\d) <=", program.launches[0].source)]
         without_chains = [4] if row == 24 else [4, 1]
