@@ -92,7 +92,8 @@ def test_loops(shape: tuple[int, ...], conditioned: bool, tmp_path: Path) -> Non
 
 # An operator, the opset, the shape of its data, its attributes.
 OLD: list[tuple[str, int, tuple[int, ...], dict[str, Any]]] = [
-    ("BatchNormalization", 7, (2, 3, 4, 5), {}),
+    ("BatchNormalization", 7, (2, 3, 4, 5), {"spatial": 1, "momentum": 0.5}),
+    ("BatchNormalization", 8, (2, 3, 4, 5), {}),
     ("BatchNormalization", 9, (2, 3, 4, 5), {}),
     ("BatchNormalization", 13, (2, 3, 4), {}),
     ("BatchNormalization", 15, (2, 3, 4), {}),

@@ -23,6 +23,10 @@ Array = np.ndarray[Any, Any]
 class BatchNormalization(_BatchNormalization):
     """Its own of opsets before 14 computes statistics of the batch, as if it trained."""
 
+    def _run(self, *inputs: Any, spatial: int | None = None, is_test: int | None = None, **given: Any) -> Any:
+        run: Any = super()._run  # opset 7 has `spatial`, opset 6 `is_test` too
+        return run(*inputs, **given)
+
 
 class Dropout(_Dropout):
     """Its own has a mask of truth values also before opset 10, where it is of the data's type."""
