@@ -23,9 +23,9 @@ Array = np.ndarray[Any, Any]
 class BatchNormalization(_BatchNormalization):
     """Its own of opsets before 14 computes statistics of the batch, as if it trained."""
 
-    def _run(self, *inputs: Any, spatial: int | None = None, is_test: int | None = None, **given: Any) -> Any:
+    def _run(self, *inputs: Any, **attributes: Any) -> Any:
         run: Any = super()._run  # opset 7 has `spatial`, opset 6 `is_test` too
-        return run(*inputs, **given)
+        return run(*inputs, **{k: v for k, v in attributes.items() if k not in ("spatial", "is_test")})
 
 
 class Dropout(_Dropout):
