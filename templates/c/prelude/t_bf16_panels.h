@@ -23,7 +23,7 @@ T_FN void t_bf16_fma(const int rows, const int vecs, const int keeps, int k, con
     T_UNROLL for (int v = 0; v < vecs; v++) from[v] = t_bf16_words(b, panel, n + v * TORSHC_LANES);
     for (int i = 0, at = 0; i < k; i += 2, at += 16) {
         if (rows <= T_FEW || !keeps)
-            T_UNROLL for (int v = 0; v < vecs; v += T_PER) t_ask_ahead(from[v] + at, T_AHEAD);
+            T_UNROLL for (int v = 0; v < vecs; v += T_PER) t_ask_ahead(from[v] + at, T_AHEAD, 1);
         T_UNROLL for (int odd = 0; odd < 2; odd++) {
             f32v col[T_NV];
             if (i + odd == k) break;

@@ -12,7 +12,7 @@
 /* Asks for what few rows read soon. */
 T_FN void t_bf16_ahead(const int rows, const int vecs, const uint32_t *b, int64_t panel) {
     if (rows <= T_FEW)
-        T_UNROLL for (int v = 0; v < vecs; v += T_PER) t_ask_ahead(b + v / T_PER * panel, T_AHEAD);
+        T_UNROLL for (int v = 0; v < vecs; v += T_PER) t_ask_ahead(b + v / T_PER * panel, T_AHEAD, rows > 1);
 }
 
 /* Words of vector v of columns of a group of panels. */
