@@ -160,7 +160,10 @@ T_FN void t_tile_beside(const int bits, const int rows, const int vecs, const in
     const int pair = bits == 4 ? 2 : 1;
     const t_sum *row[T_MR];
     T_UNROLL for (int r = 0; r < rows; r++) row[r] = a[r];
-    for (int i = 0; i < k; i += pair, b += pair * step * bits / 8 * T_NR)
+    const int size = pair * step * bits / 8 * T_NR; /* bytes of b that are read at once, where parts interleave */
+    for (int i = 0; i < k; i += pair, b += size) {
+        if (step > 1)
+            T_UNROLL for (int at = 0; at < size; at += 64) T_FETCH_FAR(b, 2048 + at);
         T_UNROLL for (int w = 0; w < ways; w++)
             T_UNROLL for (int v = 0; v < vecs; v++) {
                 t_sumv col[2];
@@ -169,6 +172,7 @@ T_FN void t_tile_beside(const int bits, const int rows, const int vecs, const in
                     T_UNROLL for (int r = 0; r < rows; r++)
                         part[w][r][v] += T_OF_SUM(splat)(row[r][w * apart + (i + j) * step]) * col[j];
             }
+    }
 }
 
 /* acc[r][v] += sum over i < k of a[r][i] * b[i][v]. */
