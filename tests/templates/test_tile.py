@@ -29,7 +29,7 @@ int main(void) {
     for (int t = 0; t < TILES; t++) {
         f32v acc[T_MR][T_NV];
         t_tile_open(2, T_NV, NULL, acc);
-        t_tile_fma(2, T_NV, K, row, panel, t_tile_ahead(t, TILES, (int64_t)sizeof panel), acc);
+        t_tile_fma(2, T_NV, K, row, panel, t_tile_ahead(2, t, TILES, (int64_t)sizeof panel), acc);
     }
     for (int64_t i = 0; i < (int64_t)sizeof asked; i++) {
         if (i >= lines && i < 2 * lines) inside += asked[i];
@@ -54,6 +54,28 @@ def test_tiles_by_a_panel_ask_for_all_lines_of_the_next(tiles: int, depth: int, 
     assert behind <= lines / 8
 
 
+LONE = """
+#include <stdio.h>
+#define T_MR 8
+#define T_NV 4
+#include "t_tile.h"
+
+int main(void) {
+    t_waiting_ahead = 512;
+    printf("%d %d\\n", (int)t_tile_ahead(6, 0, 1, 1).bytes, (int)t_tile_ahead(7, 0, 1, 1).bytes);
+}
+"""
+
+
+def test_a_lone_tile_of_few_rows_asks_as_far_ahead_as_the_processor_wants(tmp_path: Path) -> None:
+    source, program = tmp_path / "lone.c", tmp_path / "lone"
+    source.write_text(LONE)
+    compilers.build(
+        [compilers.needed().cc, *FLAGS, "-I", str(templates("c") / "prelude"), source, "-o", program, "-lm"]
+    )
+    assert subprocess.run([program], capture_output=True, text=True, check=True).stdout == "512 4096\n"
+
+
 ROWS = """
 #include <stdio.h>
 static char rows_asked;
@@ -68,7 +90,7 @@ int main(void) {
     const float *row[T_MR] = {rows, rows + K};
     volatile int64_t some = 0;
     f32v acc[T_MR][T_NV];
-    struct t_ahead ahead = t_tile_ahead(0, 3, (int64_t)sizeof panel);
+    struct t_ahead ahead = t_tile_ahead(2, 0, 3, (int64_t)sizeof panel);
     first = (const char *)rows, behind = (const char *)(rows + 2 * K), ahead.some = some;
     t_tile_open(2, T_NV, NULL, acc);
     t_tile_fma(2, T_NV, K, row, panel, ahead, acc);

@@ -120,6 +120,22 @@ static int32_t choose(void) {
     return -1;
 }
 
+/* How many bytes ahead a tile asks that only waits for memory, see t_tile.h.  A Xeon looks less far by itself: asked so, it
+ * multiplies 4 rows 1.5 to 1.9 times faster.  A core of AMD waits for fewer lines that it is asked for than of those that its own
+ * prefetchers ask for, and these stop where it is asked far ahead: 1.4 to 1.7 times slower on a Zen 4. */
+atomic_int t_waiting_ahead = 4096;
+enum { AMD_AHEAD = 512 };
+
+static int is_amd(void) {
+#if defined(__x86_64__)
+    unsigned most, name[3] = {0};
+    return __get_cpuid(0, &most, &name[0], &name[2], &name[1]) &&
+           (memcmp(name, "AuthenticAMD", 12) == 0 || memcmp(name, "HygonGenuine", 12) == 0);
+#else
+    return 0;
+#endif
+}
+
 /* Chosen once: steps and weights of a model are of one version as long as the library is loaded. */
 static const t_version *chosen(void) {
     enum { NOT_YET = -2 };
@@ -127,6 +143,8 @@ static const t_version *chosen(void) {
     int now = atomic_load(&number);
     if (now == NOT_YET) {
         const int found = choose();
+        if (is_amd())
+            atomic_store(&t_waiting_ahead, AMD_AHEAD);
         now = atomic_compare_exchange_strong(&number, &now, found) ? found : now;
     }
     return now < 0 ? NULL : &t_versions[now];

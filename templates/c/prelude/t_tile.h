@@ -7,6 +7,8 @@
 #ifndef T_TILE_H
 #define T_TILE_H
 
+#include <stdatomic.h>
+
 #include "t_kernel.h"
 
 #define T_NR (T_NV * TORSHC_LANES)
@@ -98,10 +100,17 @@ struct t_ahead {
 };
 #define T_NOTHING_AHEAD ((struct t_ahead){0, 0, 0, 0, 0})
 
-/* The same of a tile, the nth of `count` by one panel, which is `panel` bytes long.  Each asks for a part of the next panel, at
- * an even pace: lines that are asked for faster than memory gives them stop a core.  A lone tile reads on. */
-T_FN struct t_ahead t_tile_ahead(int64_t nth, int64_t count, int64_t panel) {
-    return count == 1 ? (struct t_ahead){4096, 1, 1, 0, 0} : (struct t_ahead){panel, (int)count, (int)nth + 1, 0, 0};
+/* How many bytes ahead tiles ask that only wait for memory. In a library the one of t_cpu.c, which knows the processor, takes this
+ * one's place. */
+__attribute__((weak)) atomic_int t_waiting_ahead = 4096;
+#define T_WAITING 6 /* rows of such a tile */
+
+/* The same of a tile of `rows`, the nth of `count` by one panel, which is `panel` bytes long.  Each asks for a part of the next
+ * panel, at an even pace: lines that are asked for faster than memory gives them stop a core.  A lone tile reads on. */
+T_FN struct t_ahead t_tile_ahead(int64_t rows, int64_t nth, int64_t count, int64_t panel) {
+    if (count > 1) return (struct t_ahead){panel, (int)count, (int)nth + 1, 0, 0};
+    const int bytes = rows > T_WAITING ? 4096 : atomic_load_explicit(&t_waiting_ahead, memory_order_relaxed);
+    return (struct t_ahead){bytes, 1, 1, 0, 0};
 }
 
 /* Asks for lines of two panels that are multiplied next, from line `line` on, `count` of each, both times 65,536, and as many

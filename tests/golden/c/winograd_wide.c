@@ -159,13 +159,13 @@ static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, const
     for (int64_t t = t0; t < t1; t++) {
         const int64_t m = t * base + t_imin(t, extra), rows = base + (t < extra);
         (void)rows;
-        s.ahead = t_tile_ahead(t - t0, t1 - t0, K * T_NR * (int64_t)sizeof *s.b);
+        s.ahead = t_tile_ahead(rows, t - t0, t1 - t0, K * T_NR * (int64_t)sizeof *s.b);
         tile(c, 8, 3, m, p * T_NR, a + m * A_ROW, s);
     }
 }
 
 /* ---- tasks ---- */
-void k7787f62801a2(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k9ede4751f73d(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 1, n_blocks = 4;
