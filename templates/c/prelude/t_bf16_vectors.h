@@ -9,6 +9,8 @@
 
 #include "t_bf16_panels.h"
 
+#define T_BLOCK 1024 /* terms of a sum that are added in one go, as those of f32 are */
+
 /* Asks for what few rows read soon. */
 T_FN void t_bf16_ahead(const int rows, const int vecs, const uint32_t *b, int64_t panel) {
     if (rows <= T_FEW)
@@ -49,12 +51,10 @@ T_FN u32v t_bf16_pair(const uint16_t *p, const int count) {
     return t_splat_u32(x);
 }
 
-/* sums[r][v] = sum over i < k of a[r][i] * b[i][v]. */
-T_FN void t_bf16_sums(const int rows, const int vecs, int k, const uint16_t *a, int64_t a_row, const uint32_t *b,
-                      int64_t panel, float *sums) {
-    f32v acc[T_MR][T_NV];
+/* acc[r][v] += sum over i < k of a[r][i] * b[i][v]. */
+T_FN void t_bf16_block(const int rows, const int vecs, int k, const uint16_t *a, int64_t a_row, const uint32_t *b,
+                       int64_t panel, f32v acc[T_MR][T_NV]) {
     int i = 0;
-    t_tile_open(rows, vecs, NULL, acc);
 #if defined(T_BF16_MMLA) && defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
     i = t_bf16_most(rows, vecs, k, a, a_row, b, panel, acc);
     b += i / 2 * 16;
@@ -73,7 +73,20 @@ T_FN void t_bf16_sums(const int rows, const int vecs, int k, const uint16_t *a, 
             const u32v x = t_bf16_pair(a + r * a_row + i, 1);
             T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] = t_pair_(acc[r][v], x, t_bf16_columns(b, panel, v));
         }
-    t_tile_park(rows, vecs, sums, acc);
+}
+
+/* sums[r][v] = sum over i < k of a[r][i] * b[i][v], those of T_BLOCK terms added up: a chain rounds as often as it is long. */
+T_FN void t_bf16_sums(const int rows, const int vecs, int k, const uint16_t *a, int64_t a_row, const uint32_t *b,
+                      int64_t panel, float *sums) {
+    for (int i = 0; i < k; i += T_BLOCK) {
+        f32v acc[T_MR][T_NV];
+        t_tile_open(rows, vecs, NULL, acc);
+        t_bf16_block(rows, vecs, k - i < T_BLOCK ? k - i : T_BLOCK, a + i, a_row, b + i / 2 * 16, panel, acc);
+        if (i > 0) t_tile_join(rows, vecs, sums, acc);
+        t_tile_park(rows, vecs, sums, acc);
+        /* They wait in memory; in registers a compiler would keep them, and others not. */
+        __asm__ volatile("" : : "r"(sums) : "memory");
+    }
 }
 
 #endif

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 from typing import Any
 
@@ -87,7 +88,7 @@ def test_convolutions_of_bytes(mcpu: str, on: str, lacking: str) -> None:
     assert made.status(lacking) == -signal.SIGILL
 
 
-HALVES = [(13, 37, 19), (1, 64, 100), (6, 7, 9), (31, 70, 40)]
+HALVES = [(13, 37, 19), (1, 64, 100), (6, 7, 9), (31, 70, 40), (3, 2051, 9)]
 WINDOWS = [
     Case((1, 32, 9, 11), (20, 32, 3, 3), pads=(1, 1, 1, 1)),
     Case((2, 10, 8, 7), (17, 10, 3, 2), strides=(2, 1), pads=(1, 0, 0, 1)),
@@ -137,7 +138,10 @@ def added_to_odd(x: Array, y: Array) -> Array:
 
 
 def test_halves_in_plain_c() -> None:
-    """Every machine has the sums of Arm's instructions: pairs of products first, all of them rounded to odd."""
+    """Every machine has the sums of Arm's instructions: pairs of products first, all of them rounded to odd.
+
+    Sums of 1,024 terms are then added up.
+    """
     made = plain()
     assert {k.template for k in made.kernels} >= {"gemm_bf16_mmla.c.j2"}
     found = made.run(*LEFT, *(x for x, _ in IMAGES))
@@ -145,11 +149,12 @@ def test_halves_in_plain_c() -> None:
         left, right = (flushed(v.astype(np.float32)) for v in (x, w))
         terms = flushed(left[:, :, None] * right)  # exact: 8 bits by 8
         terms = np.concatenate([terms, np.zeros_like(terms[:, : terms.shape[1] % 2])], 1)
-        sums = np.zeros_like(y)
+        sums = []
         with np.errstate(invalid="ignore"):
             for k in range(0, terms.shape[1], 2):
-                sums = added_to_odd(sums, added_to_odd(terms[:, k], terms[:, k + 1]))
-        np.testing.assert_array_equal(y, sums)
+                sums += [np.zeros_like(y)] if k % 1024 == 0 else []
+                sums[-1] = added_to_odd(sums[-1], added_to_odd(terms[:, k], terms[:, k + 1]))
+            np.testing.assert_array_equal(y, functools.reduce(np.add, sums))
 
 
 def test_halves() -> None:

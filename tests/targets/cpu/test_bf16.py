@@ -95,6 +95,16 @@ def test_product(a: Shape, b: tuple[int, ...], form: Form, lanes: int, compiler:
     close(made.run(left.astype(rows_of(form).numpy))[0], expected, 2e-6)
 
 
+@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("form", FORMS, ids=name)
+def test_long_sums_are_no_long_chains(form: type[Bf16GemmKernel], rows: int) -> None:
+    """Whose roundings would be as many as their terms: 16,384 in a chain leave an error of 2e-6 to 4e-6."""
+    m = Maker()
+    left, right = halves(1, rows, 16_384), halves(2, 16_384, 50)
+    made = program(m.output(product(m, m.input(rows, 16_384, dtype=BF16), right)), form)
+    close(made.run(left)[0], left.astype(np.float64) @ right.astype(np.float64), 1e-6)
+
+
 @pytest.mark.parametrize("form", ALL_FORMS, ids=name)
 def test_epilogue(form: Form) -> None:
     """Bias, activation and residual, and a result in bf16 beside one in f32."""
