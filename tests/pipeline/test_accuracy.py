@@ -19,6 +19,7 @@ from torshc.pipeline.compiler import prepare
 from torshc.pipeline.tolerance import UNIT, relative_tolerance
 
 from ..support.kernels import random
+from ..support.models import model, node
 
 MCPU = "x86-64-v3"  # plans are looked at, not run
 
@@ -98,10 +99,10 @@ def test_what_long_sums_leave(monkeypatch: pytest.MonkeyPatch, terms: int, expec
     graph = helper.make_graph([node], "sum", [entry], [exit_])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=8)
     done = planned(model)
-    assert slack_of([done.graph], done.options, on_device=True) == expected
-    assert slack_of([done.graph], done.options) == 0
+    assert slack_of([done.graph], done.options, frozenset(), on_device=True) == expected
+    assert slack_of([done.graph], done.options, frozenset()) == 0
     monkeypatch.setattr(accuracy, "_is_3x3", lambda _: True)
-    assert slack_of([done.graph], done.options) == max(638265 - terms, 0)
+    assert slack_of([done.graph], done.options, frozenset()) == max(638265 - terms, 0)
 
 
 def test_the_stated_errors_add_up() -> None:
@@ -166,6 +167,26 @@ def test_an_accuracy_that_cannot_be_kept_names_kernels_and_what_they_need() -> N
         planned(stack([64, 64]), weights_dtype="f8", accuracy="1e-3")
     assert "--weights-dtype f8" in str(caught.value.remedy)
     planned(model, precision="bf16")  # the usual level bounds what is chosen, and refuses nothing
+
+
+@pytest.mark.parametrize(("mcpu", "count"), [("x86-64-v3", 1), ("x86-64-v4+avx512bf16", 2)])
+def test_a_rounded_factor_counts_once(mcpu: str, count: int) -> None:
+    """Without instructions for bf16 weights alone are rounded."""
+    done = prepare(stack([64, 64]).SerializeToString(), CompileOptions(mcpu=mcpu, precision="bf16", opt_level=2))
+    (product,) = (e for u, e in zip(done.units, done.accuracy.groups, strict=True) if u.group.anchor is not None)
+    for error in (product.expected, done.accuracy.expected):
+        assert product.method == "bf16 factors" and error == pytest.approx(MEAN * UNIT["bf16"] * count**0.5, rel=1e-3)
+
+
+def test_weights_that_have_scales_are_not_rounded() -> None:
+    """Nor is what they are multiplied with: `--precision` leaves such products as they are."""
+    weights = {"w": np.random.default_rng(0).integers(-90, 90, (512, 512), np.int8), "s": np.float32(0.01)}
+    nodes = [node("DequantizeLinear", "w s", "d"), node("MatMul", "x d", "y")]
+    made = model(nodes, {"x": ["n", 512]}, ["y"], weights)
+    done = planned(made, precision="bf16")
+    assert [(n.op.name, e.method) for n, e in zip(done.graph.nodes, done.accuracy.groups, strict=True)] == [
+        ("BlockMatMul", "exact")
+    ]
 
 
 def test_the_explanation_says_how_groups_are_computed_beside_the_budget() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,6 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
     rewriter = Rewriter(graph, "half_products")
     exempt = {n for n in graph.nodes if Feature.HALF_PRODUCTS not in features and _is_bound_by_memory(n)}
     halves = _Halves(graph, DTYPES[options.precision], rewriter, exempt)
-    weights_alone = options.precision == BF16.name and _has_weights_alone(features)
     rounded = set[Value]()
     if options.train is not None and Feature.HALF_PRODUCTS in features:
         rounded = _find_activations(graph)
@@ -68,7 +67,8 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
     for node in rewriter:
         if _takes_halves(node) and node not in exempt:
             operands = list(node.inputs)
-            for k in _weights_of(node) if weights_alone else range(FACTORS[node.op.family]):
+            by_weights = node.operands[1].const is not None
+            for k in rounded_factors(node.op.family, by_weights, options.precision, features):
                 operands[k] = halves.cast(node.operands[k])
             if operands != list(node.inputs):
                 # Operators of the families in FACTORS have the field, as their common base does not.
@@ -86,14 +86,15 @@ def half_products(graph: Graph, options: CompileOptions, *, features: Features =
     return changed
 
 
-def _has_weights_alone(features: Features) -> bool:
-    """Whether a target's kernels read weights of bf16, and what they are multiplied with as f32."""
-    return Feature.BF16_WEIGHTS in features and Feature.BF16_PRODUCTS not in features
+def rounded_factors(family: str, by_weights: bool, precision: str, features: Features) -> Sequence[int]:
+    """The operands of f32 that ``--precision`` rounds, of an operator of a family; none where it multiplies nothing.
 
-
-def _weights_of(node: Node) -> tuple[int, ...]:
-    """The operand that is a constant to multiply others with, if there is one."""
-    return (1,) if node.op.family in _BY_WEIGHTS and node.operands[1].const is not None else ()
+    Args:
+        by_weights: whether its second operand is a constant.
+    """
+    if precision == BF16.name and Feature.BF16_WEIGHTS in features and Feature.BF16_PRODUCTS not in features:
+        return (1,) if by_weights and family in _BY_WEIGHTS else ()
+    return range(FACTORS.get(family, 0))
 
 
 def warn_of_range(option: str, dtype: DType, constants: Iterable[Value]) -> list[str]:

@@ -18,12 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..base.errors import ConfigError
+from ..base.features import Features
 from ..base.options import ACCURACIES, USUAL_ACCURACY, CompileOptions
 from ..expr import BF16, F32
 from ..graph import Graph, Node
 from ..kernels.base import Kernel
 from ..plan.group import Group
-from .tolerance import FACTORS, UNIT, Paths, Tolerance, relative_tolerance, spread
+from .tolerance import UNIT, Paths, Tolerance, relative_tolerance, spread
 
 MEAN = 0.42
 PLAIN = ("exact", "rounding")
@@ -64,7 +65,9 @@ def level_of(options: CompileOptions) -> str:
     return options.accuracy or (USUAL_ACCURACY if options.opt_level == 3 else "exact")
 
 
-def slack_of(graphs: Sequence[Graph], options: CompileOptions, on_device: bool = False) -> int | None:
+def slack_of(
+    graphs: Sequence[Graph], options: CompileOptions, features: Features, on_device: bool = False
+) -> int | None:
     """The roundings that the form of a kernel may have, as :attr:`torshc.kernels.machine.Machine.slack`.
 
     What the level leaves beside the model's own roundings is shared alike by the 3x3 convolutions. Where the host runs
@@ -77,6 +80,7 @@ def slack_of(graphs: Sequence[Graph], options: CompileOptions, on_device: bool =
 
     Args:
         graphs: the optimised segments of a model.
+        features: what the target has kernels for.
         on_device: whether its kernels run on a device.
     """
     level = level_of(options)
@@ -85,7 +89,7 @@ def slack_of(graphs: Sequence[Graph], options: CompileOptions, on_device: bool =
     if level == "rounding" or len(graphs) != 1:
         return 0
     (graph,) = graphs
-    paths = Paths(options)
+    paths = Paths(options, features)
     paths.walk(graph)
     own = max((paths.roundings(v).get(F32.name, 0) for v in graph.results), default=0)
     left, sharing = _roundings(float(level)) - own, sum(map(_is_3x3, graph.nodes))
@@ -109,6 +113,7 @@ def account_for(
     groups: Sequence[tuple[Group, Sequence[Kernel]]],
     imported: Sequence[Tolerance],
     options: CompileOptions,
+    features: Features,
     on_device: bool = False,
 ) -> tuple[Accuracy, tuple[Tolerance, ...]]:
     """The expected errors of a model, and its outputs' tolerances with the roundings of the forms that kernels have.
@@ -117,6 +122,7 @@ def account_for(
         graph: the optimised graph.
         groups: its groups, with their kernels.
         imported: tolerances of the model as it was imported.
+        features: what the target has kernels for.
         on_device: whether kernels run on a device; what their forms add is then counted beside the model as it was
             imported, as the sums that composites are made of, over all pixels in a training step, are many more.
 
@@ -128,9 +134,9 @@ def account_for(
         for group, kernels in groups
         if group.anchor is not None and (count := max((getattr(k, "roundings", 0) for k in kernels), default=0))
     }
-    paths = Paths(options, forms)
+    paths = Paths(options, features, forms)
     paths.walk(graph)
-    plain = Paths(options)
+    plain = Paths(options, features)
     if on_device and forms:
         plain.walk(graph)
     tolerances = []
@@ -159,8 +165,6 @@ def _error(group: Group, kernels: Sequence[Kernel], paths: Paths, options: Compi
     for node in group.nodes:
         owns = [paths.own(node, v) for v in node.outputs]
         total.update(max(owns, key=spread, default={}))
-        if getattr(node.op, "out", ""):  # a product of halves, see passes/half_products.py
-            total[node.operands[0].dtype.name] += FACTORS[node.op.family]
     if options.precision != F32.name and total[options.precision]:
         methods[f"{options.precision} factors"] = None
     usual = "rounding" if any(getattr(k, "roundings", 0) for k in kernels) else "exact"

@@ -74,7 +74,7 @@ from .lowering import lower_groups, render_groups
 from .observed import Profile, observed_cases, padded_input, read_profiles, recorded_runs, without_padded
 from .pinned import with_pinned
 from .serving import first_weights, other_weights, require_given, serving_options
-from .tolerance import tolerances_of
+from .tolerance import loosest, tolerances_of
 from .train_memory import fit_memory
 from .training import trained_model, training_graph
 from .weight_names import named_in, with_shared_weights
@@ -189,7 +189,7 @@ def prepare_versions(
     observer: Observer | None = None,
     weights: Mapping[str, Array] | None = None,
 ) -> list[Compilation]:
-    """As :func:`prepare`, for each version of a library, with one weights file for all.
+    """As :func:`prepare`, for each version of a library, with one weights file and one tolerance of an output for all.
 
     Raises:
         ConfigError: several versions of a graph, which the first would change.
@@ -199,6 +199,8 @@ def prepare_versions(
     done = [_version(source, job, observer, weights or {}) for job in jobs]
     if len({manifest_of(c).interface_id for c in done}) > 1:
         raise InternalError("versions of a model have other inputs, outputs or conditions")
+    tolerances = loosest(c.tolerances for c in done)
+    done = [dataclasses.replace(c, tolerances=tolerances) for c in done]
     with spending(jobs[0].options.budget):
         return with_shared_weights(done)
 
@@ -308,7 +310,7 @@ def _compile_form(
     """
     options, target = job.options, job.target
     imported, constants, origins = len(graph.nodes), constant_bytes(graph), origins_of(graph)
-    needs, tolerances = input_needs(graph), tolerances_of(graph, options)
+    needs, tolerances = input_needs(graph), tolerances_of(graph, options, job.features)
     if values:
         assume_values(graph, values)
     if target.device != CPU:
@@ -327,7 +329,8 @@ def _compile_form(
     with clock.stage("plan"):
         plans = [make_plan(part) for part in final]
     with clock.stage("lower"):
-        target = target.with_slack(slack_of([p.graph for p in plans], options, on_device=target.device != CPU))
+        slack = slack_of([p.graph for p in plans], options, job.features, on_device=target.device != CPU)
+        target = target.with_slack(slack)
         targets = [target.on_processor() if script and k in script.for_host else target for k in range(len(plans))]
         lowered = [lower_groups(p.graph, p, t, options, job.tuning) for p, t in zip(plans, targets, strict=True)]
     with clock.stage("render"):
@@ -338,7 +341,8 @@ def _compile_form(
     units = tuple(u for found, _, _ in rendered for u in found)
     whole, spans = _join_plans(graph, plans, job.policy) if script is not None else (plans[0], ())
     done_by = [(u.group, u.kernels) for u in units]
-    accuracy, tolerances = account_for(whole.graph, done_by, tolerances, options, on_device=target.device != CPU)
+    on_device = target.device != CPU
+    accuracy, tolerances = account_for(whole.graph, done_by, tolerances, options, job.features, on_device)
     done = Compilation(
         name=graph.name,
         options=options,

@@ -8,17 +8,19 @@ from.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..base.features import Features
 from ..base.options import LARGE, CompileOptions
 from ..expr import DTYPES, F32, as_int
 from ..expr.formulas_narrow import FORMATS
 from ..graph import Graph, Node, Value
 from ..ops.control.flow import Branching, Looping, bodies
 from ..ops.quant.quantize import DequantizeLinear, QuantizeLinear
+from ..passes.half_products import FACTORS, rounded_factors
 
 # The largest relative error of one rounding: half a unit in the last place. Integers of b bits stand for numbers of up
 # to 2^(b-1) quanta, of which a rounding leaves half a one.
@@ -32,13 +34,6 @@ LEAST = {"f64": 1e-4 * 2.0**-29, "f32": 1e-4}  # 1,678 units of the type
 MOST = 0.5
 ASSUMED = 1024  # terms of a sum, and rounds of a loop, whose number only a run knows
 
-FACTORS = {
-    "gemm": 2,
-    "conv": 2,
-    "conv_transpose": 2,
-    "conv_weights": 2,
-    "attention": 4,
-}  # factors: of attention Q, K, V, probabilities
 _MOVES = frozenset({
     "Identity", "Dropout", "Relu", "MaxPool", "Gather", "GatherElements", "GatherND", "Max", "Min", "Clip", "Where",
     "ReduceMax", "ReduceMin", "GlobalMaxPool", "Pad", "Neg", "Abs",
@@ -87,7 +82,8 @@ def relative_tolerance(roundings: Mapping[str, int], dtype: str = "f32") -> floa
 
     * a result of f16, bf16 or fewer bits is one; of recurrent cells each step is, of loops each round;
     * a sum of K terms is K of the type it is summed in, which is f32 for halves; any other arithmetic is one;
-    * a product of operands that ``--precision`` rounds has one for each factor, and attention four;
+    * a product has one for each factor that ``--precision`` rounds, which are weights alone on a processor without
+      instructions for bf16, and attention one for its probabilities beside Q, K and V;
     * a weight that ``--weights-dtype`` stores in fewer bits is one: errors of weights are independent, so the error of
       a sum of products is as large a part of it as that of each;
     * a number that becomes an integer of b bits is one of 2^-b: half of a quantum of 2^(b-1).
@@ -112,9 +108,13 @@ def relative_tolerance(roundings: Mapping[str, int], dtype: str = "f32") -> floa
     return min(MOST, max(least, spread(roundings)))
 
 
-def tolerances_of(graph: Graph, options: CompileOptions) -> tuple[Tolerance, ...]:
-    """The tolerance of each output of a model as it was imported, before any pass."""
-    paths = Paths(options)
+def tolerances_of(graph: Graph, options: CompileOptions, features: Features) -> tuple[Tolerance, ...]:
+    """The tolerance of each output of a model as it was imported, before any pass.
+
+    Args:
+        features: what the target has kernels for.
+    """
+    paths = Paths(options, features)
     paths.walk(graph)
     found = []
     for v in graph.returned:
@@ -123,18 +123,25 @@ def tolerances_of(graph: Graph, options: CompileOptions) -> tuple[Tolerance, ...
     return tuple(found)
 
 
+def loosest(versions: Iterable[Sequence[Tolerance]]) -> tuple[Tolerance, ...]:
+    """The tolerance of each output of a library that runs one of several versions of a model."""
+    return tuple(max(each, key=lambda t: t.relative) for each in zip(*versions, strict=True))
+
+
 class Paths:
     """For each value the roundings of the path to it that has the most, and what a step of a quantised one is worth.
 
     Args:
+        features: what the target has kernels for, which decides what ``--precision`` rounds.
         forms: nodes whose kernel sums otherwise than the node says, and the roundings of f32 that it has instead.
     """
 
-    def __init__(self, options: CompileOptions, forms: Mapping[Node, int] | None = None) -> None:
-        self.options = options
+    def __init__(self, options: CompileOptions, features: Features, forms: Mapping[Node, int] | None = None) -> None:
+        self.options, self.features = options, features
         self.forms = forms or {}
         self.steps: dict[Value, float] = {}
         self._longest: dict[Value, tuple[float, Mapping[str, int]]] = {}  # with what the roundings amount to
+        self._folded: set[Value] = set()  # what passes compute of constants
 
     def roundings(self, v: Value) -> Mapping[str, int]:
         return self._longest.get(v, (0.0, {}))[1]
@@ -142,6 +149,8 @@ class Paths:
     def walk(self, graph: Graph, rounds: int = 1) -> None:
         for node in graph.nodes:
             before = self._before(node.operands)
+            if node.operands and all(map(self._is_constant, node.operands)):
+                self._folded.update(node.outputs)
             if isinstance(node.op, Branching | Looping):
                 self._control(node, before, rounds)
                 continue
@@ -185,13 +194,27 @@ class Paths:
             own[dtype.compute] = self.forms.get(node) or _terms(node)
             if dtype.is_storage:
                 own[dtype.name] = _length(node.operands[0]) if op.family == "recurrent" else 1
-        factors = 2 if op.name == "Gemm" else FACTORS.get(op.family, 0)
         narrow, precision = self.options.weights_dtype, self.options.precision
-        if precision != "f32" and factors and node.operands[0].dtype is F32:
-            own[precision] = own.get(precision, 0) + factors
+        if count := self._rounded_factors(node):
+            own[precision] = own.get(precision, 0) + count
         if narrow != "f32" and any(map(_is_large, node.operands)):
             own[narrow] = own.get(narrow, 0) + 1
         return own
+
+    def _rounded_factors(self, node: Node) -> int:
+        """How many factors of f32 ``--precision`` rounds in a node, or has rounded: then it says what it sums in."""
+        precision, family = self.options.precision, "gemm" if node.op.name == "Gemm" else node.op.family
+        if precision == F32.name or family not in FACTORS:
+            return 0
+        factors = node.operands[: FACTORS[family]]
+        made = {precision} if getattr(node.op, "out", "") else set()
+        if not {v.dtype.name for v in factors} <= {F32.name, *made}:
+            return 0
+        count = len(rounded_factors(family, self._is_constant(factors[1]), precision, self.features))
+        return count + (count > 0 and family == "attention")
+
+    def _is_constant(self, v: Value) -> bool:
+        return v.const is not None or v in self._folded
 
     def _step(self, node: Node, v: Value) -> float:
         """What a step of a quantised integer is worth in a result; 0 where that is more than moved and scaled."""
