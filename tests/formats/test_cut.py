@@ -38,6 +38,7 @@ def test_what_a_value_needs(tmp_path: Path) -> None:
     assert model.needed(["y"], ["a"]) == [0, 2, 3] and model.needed(["y"], ["a", "b"]) == [3]
     assert [model.border("y", k) for k in range(3)] == [{"a", "b"}, set(), set()]
     assert model.border("b", 0) == {"a"}
+    assert model.behind(["y"]) == ["one", "a", "b", "y"] and model.behind(["z"]) == ["z"]
     assert [model.describe(k) for k in (1, 4)] == ["'a' (Mul)", "'last' (Tanh)"]
 
 

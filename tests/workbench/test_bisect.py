@@ -27,6 +27,14 @@ WRONG = """
   match: "Tanh(x)"
   replace: "Sigmoid(x)"
 """
+MASKED = """
+<ir_version: 8, opset_import: ["" : 18]>
+masked (float[3,4] x) => (float[3,4] y) {
+  kept, mask = Dropout(x)
+  y = Tanh(kept)
+  unread = Not(mask)
+}
+"""
 TOGETHER = """
 - name: wrong
   match: "Add(Sigmoid(y), x)"
@@ -99,6 +107,17 @@ def test_a_wrong_kernel(chain: Path, tmp_path: Path) -> None:
     assert found.place is not None and found.place.step == "" == found.place.without
     assert found.place.node == "'gate' (Sigmoid)" and found.place.nodes == 1
     assert {"scaled", "gate"} <= set(seen) and not found.ok
+
+
+def test_values_that_no_one_reads(tmp_path: Path) -> None:
+    """A reference may give another mask, which no output depends on."""
+
+    def judge(name: str, got: Any, wanted: Any) -> OutputCheck:
+        return compare(name, got, wanted, Tolerance(-1.0 if name in ("y", "mask") else 1.0))
+
+    model, small = save(MASKED, tmp_path / "masked.onnx"), tmp_path / "small.onnx"
+    place = bisect_model(model, CompileOptions(), small, judge=judge).place
+    assert place is not None and place.node == "'y' (Tanh)"
 
 
 @pytest.mark.parametrize("wrong", [0, 1])

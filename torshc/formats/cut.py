@@ -52,6 +52,12 @@ class Cuttable:
                 pending += [v for v in reads(self.nodes[k]) if v not in given]
         return sorted(found)
 
+    def behind(self, values: Collection[str]) -> list[str]:
+        """Some values and those that they are computed from, as far as nodes make them, in the order of the nodes."""
+        numbers = self.needed(values)
+        read = {v for k in numbers for v in reads(self.nodes[k])} | set(values)
+        return [o for k in numbers for o in self.nodes[k].output if o in read]
+
     def border(self, value: str, steps: int) -> set[str]:
         """What the part within some steps above a value reads from the rest; what has no operands is always inside."""
         near, edge = {value}, {value}

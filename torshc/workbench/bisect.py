@@ -166,7 +166,7 @@ class _Search:
     def learn(self, feeds: Arrays, against: str, outputs: Sequence[str]) -> None:
         """Compute the reference's values for some inputs."""
         self.feeds = feeds
-        names = [*dict.fromkeys((*self.model.made, *outputs))]
+        names = [*dict.fromkeys((*self.model.behind(outputs), *outputs))]
         self.wanted = dict(feeds)
         part = self._save_part(names)
         if against == "O0":
@@ -224,9 +224,11 @@ class _Search:
         return "" if self._wrong(wrong, replace(self.options, **fewer)) else option
 
     def _value(self, wrong: Sequence[str]) -> str:
-        """The first value, in the nodes' order, that is wrong when the model is cut behind it."""
-        numbers = self.model.needed(wrong)
-        names: list[str] = [o for k in numbers for o in self.model.nodes[k].output if is_array(self.wanted.get(o))]
+        """The first value, in the nodes' order, that is wrong when the model is cut behind it.
+
+        What these outputs do not depend on says nothing of them, such as a mask that no one reads.
+        """
+        names = [v for v in self.model.behind(wrong) if is_array(self.wanted.get(v))]
         last = next((k for k, name in enumerate(names) if name in wrong), len(names) - 1)
         return names[_first(last, lambda k: self._wrong([names[k]], self.options))]
 
