@@ -46,6 +46,16 @@ def test_upsample() -> None:
         np.testing.assert_array_equal(got, wanted)
 
 
+def test_opset_10_rounds_up_where_a_dimension_shrinks() -> None:
+    """As onnx's case of that opset shows, test_resize_downsample_nearest, and as ONNX Runtime has it."""
+    x, scales = np.arange(1, 9, dtype=F32).reshape(1, 1, 2, 4), np.array([1, 1, 0.6, 0.6], F32)
+    (got,) = given("Resize", x, scales, fixed=(1,), opset=10, mode="nearest")
+    np.testing.assert_array_equal(got, [[[[1, 3]]]])
+    for scale in ([1, 1, 0.75, 1.25], [1, 1, 2.5, 0.3]):
+        operands = numbers(1, 2, 7, 11), np.array(scale, F32)
+        contrib.check("Resize", *operands, fixed=(1,), domain="", version=10, mode="nearest")
+
+
 def test_shuffles() -> None:
     x = numbers(2, 8, 3, 5)
     check("DepthToSpace", x, blocksize=2)

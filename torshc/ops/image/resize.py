@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from ...base.errors import ModelError
-from ...expr import F32, Expr, as_int, const, eq
+from ...expr import F32, Expr, as_int, const, eq, select
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, constraints_of, either, require
 from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, axis_of, need, operator
@@ -42,7 +42,7 @@ class Resize(Op):
         axes: how each dimension is resampled.
         mode: "nearest", "linear" or "cubic".
         transform: from an output coordinate to one of the input; ONNX's coordinate_transformation_mode.
-        rounding: how a coordinate is rounded to the nearest; ONNX's nearest_mode.
+        rounding: how a coordinate is rounded to the nearest; ONNX's nearest_mode, or "ceil_if_smaller".
         cubic: coefficient of the cubic kernel.
         exclude_outside: taps outside of the tensor weigh nothing (otherwise they read its edge).
         antialias: where the result is smaller, the kernel is as wide as an element of it.
@@ -102,7 +102,11 @@ class Resize(Op):
         else:
             over, under = source_coordinate(self.transform, a, i, size)
         if self.mode == "nearest":
-            return [(clamp(nearest(self.rounding, over, under), size), None)]
+            if self.rounding == "ceil_if_smaller":
+                place = select(a.up < a.down, nearest("ceil", over, under), nearest("floor", over, under))
+            else:
+                place = nearest(self.rounding, over, under)
+            return [(clamp(place, size), None)]
         base = over // under
         part = element(over % under, F32) / element(under, F32)
         if self.antialias:
@@ -131,7 +135,8 @@ class Resize(Op):
         mode = str(source.attribute("mode", "nearest"))
         old = source.opset < 11 or source.op_type == "Upsample"
         transform = str(source.attribute("coordinate_transformation_mode", "asymmetric" if old else "half_pixel"))
-        rounding = str(source.attribute("nearest_mode", "floor" if old else "round_prefer_floor"))
+        # Opset 10 does not say how; its case test_resize_downsample_nearest shows it.
+        rounding = str(source.attribute("nearest_mode", "ceil_if_smaller" if old else "round_prefer_floor"))
         cubic = float(source.attribute("cubic_coeff_a", -0.75))
         exclude = bool(source.attribute("exclude_outside", 0))
         outside, antialias = float(source.attribute("extrapolation_value", 0.0)), bool(source.attribute("antialias", 0))
