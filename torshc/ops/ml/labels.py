@@ -208,7 +208,7 @@ class CategoryMapper(Op):
 class OneHotEncoder(Op):
     """1 at the place of an element's category along a new last dimension, else 0, in f32.
 
-    Where `zeros` is 0, an element in no category is an error of the run, which is not done for floats.
+    Floats are cast to integers first. Where `zeros` is 0, an element in no category is an error of the run.
     """
 
     objects: ClassVar[bool] = True
@@ -221,6 +221,8 @@ class OneHotEncoder(Op):
         categories = list(given[0] or given[1] or ())
         if not categories:
             raise ModelError("OneHotEncoder needs categories")
+        if x.dtype.is_float:
+            x = Tensor(b, x).cast(I64).value
         native = _native(x, categories)
         places, ordered = _place(b, x, native, must)
         last = {k: i for i, k in enumerate(native)}
