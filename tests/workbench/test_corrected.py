@@ -10,9 +10,12 @@ import onnx
 import pytest
 from onnx import TensorProto
 
+from tests.support.compare import assert_close
 from tests.support.ml_nodes import model_of
+from tests.support.models import ML, Array, feeds_of, node_model, parsed
 from tests.support.nodes import numbers
 from torshc.base.options import CompileOptions
+from torshc.workbench.corrected import MatMulInteger
 from torshc.workbench.verify import reference_outputs, verify_model
 
 
@@ -131,3 +134,251 @@ def test_operators_of_old_opsets(
     assert found["y"].dtype == wanted["y"].dtype
     np.testing.assert_allclose(found["y"], wanted["y"], rtol=1e-5, atol=1e-5)
     assert verify_model(path, CompileOptions()).ok
+
+
+X, I64, F32 = numbers(2, 3, 7, 8), np.int64, np.float32
+WINDOWS: list[dict[str, Any]] = [
+    {"kernel_shape": [3, 3]},
+    {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 1, 1, 0]},
+    {"kernel_shape": [2, 3], "strides": [2, 1], "auto_pad": "SAME_LOWER"},
+    {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"},
+    {"kernel_shape": [2, 2], "strides": [3, 3], "auto_pad": "VALID"},
+]
+CEILED: list[dict[str, Any]] = [
+    {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1], "ceil_mode": 1},
+    {"kernel_shape": [2, 2], "strides": [3, 3], "pads": [1, 1, 0, 0], "ceil_mode": 1},
+]
+HOLES = {"kernel_shape": [2, 3], "dilations": [2, 1], "pads": [1, 1, 1, 1], "strides": [2, 2]}
+SCALES, HEADS, NUMBER = np.array([1, 1, 2.5, 3], F32), numbers(2, 3, 6, 8), np.array(0.75, F32)
+TO_SCALES = [{"mode": mode} for mode in ("nearest", "linear")]
+
+
+def at(*places: int) -> Array:
+    return np.array(places, I64)
+
+
+def recurrent(name: str, gates: int, directions: int, more: int) -> list[Array | None]:
+    """Operands: x, w, r, and so many of the bias, lengths, the first states and peepholes."""
+    weights = [numbers(directions, gates * 5, n, seed=n) for n in (3, 5)]
+    state = numbers(directions, 2, 5)
+    rest = [numbers(directions, 2 * gates * 5), np.array([2, 4], np.int32), state, -state, numbers(directions, 15)]
+    return [numbers(4, 2, 3), *weights, *rest[: more if name == "LSTM" else min(more, 3)]]
+
+
+# An operator, the opset, its operands, which of them are weights, how many outputs, its attributes.
+NODES: list[tuple[str, int, list[Array | None], tuple[int, ...], int, dict[str, Any]]] = [
+    *[("Attention", 23, [HEADS[:, :, :4], HEADS, -HEADS, numbers(4, 6), HEADS[:, :, :0], HEADS[:, :, :0]], (), 4,
+       {"softcap": softcap, "qk_matmul_output_mode": mode}) for softcap in (0.0, 1.5) for mode in range(4)],
+    ("BatchNormalization", 8, [X[..., 0, 0], *(numbers(3, seed=k) ** 2 for k in range(4))], (1, 2, 3, 4), 1, {}),
+    ("BatchNormalization", 7, [X, *(numbers(3, 7, 8, seed=k) ** 2 for k in range(4))], (1, 2, 3, 4), 1, {"spatial": 0}),
+    ("Upsample", 7, [X], (), 1, {"scales": [1.0, 1.0, 2.0, 3.0]}),
+    *[("Upsample", 7, [X], (), 1, {"scales": [1.0, 1.0, 1.5, 2.0], **a}) for a in TO_SCALES],
+    *[("Upsample", 9, [X, SCALES], (1,), 1, a) for a in TO_SCALES],
+    *[("Resize", 10, [X, np.array(s, F32)], (1,), 1, a)
+      for a in TO_SCALES for s in ([1, 1, 2.5, 3], [1, 1, 0.75, 0.5], [1, 1, 0.3, 1.25])],
+    ("Resize", 11, [X, np.zeros(0, F32), SCALES], (1, 2), 1,
+     {"coordinate_transformation_mode": "tf_half_pixel_for_nn", "nearest_mode": "floor"}),
+    ("Scatter", 9, [numbers(4, 5), np.array([[0, 4, 2], [1, 0, 3]]), numbers(2, 3)], (), 1, {"axis": 1}),
+    *[("GlobalLpPool", opset, [X], (), 1, {"p": p}) for opset in (2, 21) for p in (1, 2, 3)],
+    *[("GlobalAveragePool", 1, [x], (), 1, {}) for x in (X, X[:0])],
+    *[("AveragePool", 7, [X], (), 1, {**a, "count_include_pad": k}) for a in WINDOWS for k in (0, 1)],
+    *[("AveragePool", 19, [X], (), 1, {**a, "count_include_pad": k}) for a in [*CEILED, HOLES] for k in (0, 1)],
+    *[("LpPool", 2, [X], (), 1, {**a, "p": p}) for a in WINDOWS for p in (1, 3)],
+    *[("LpPool", 18, [X], (), 1, {**a, "p": 2}) for a in [*CEILED, HOLES]],
+    *[("MaxPool", 8, [X], (), 2, {**a, "storage_order": k}) for a in WINDOWS for k in (0, 1)],
+    *[("MaxPool", 12, [-np.abs(X)], (), 2, a) for a in [*CEILED, HOLES]],
+    ("MaxPool", 12, [(X * 60).astype(np.int8)], (), 1, HOLES),
+    ("MaxPool", 12, [X[:, :, 0]], (), 2, {"kernel_shape": [3], "strides": [2]}),
+    *[("ConvTranspose", 11, [numbers(2, 4, 6, 7), numbers(4, 3, 3, 2), numbers(6)], (1, 2), 1, {"group": 2, **a})
+      for a in ({}, {"strides": [2, 2], "pads": [1, 0, 1, 1]}, {"strides": [2, 2], "auto_pad": "SAME_UPPER"})],
+    *[("DequantizeLinear", opset, [(X * 60).astype(np.int8), s, z], (1, 2), 1, {})
+      for opset, s, z in [(10, np.array(0.5, F32), np.array(3, np.int8)),
+                          (13, np.array([0.5, 2, 3], F32), np.array([3, 0, -4], np.int8))]],
+    *[("GridSample", opset, [X, numbers(2, 4, 3, 2) * F32(0.6)], (), 1, {"mode": mode, "align_corners": 1})
+      for opset, modes in [(16, ("bilinear", "nearest", "bicubic")), (20, ("linear", "cubic"))] for mode in modes],
+    ("GridSample", 16, [X, numbers(2, 4, 3, 2)], (), 1, {"padding_mode": "reflection"}),
+    ("RoiAlign", 10, [X, np.array([[1, 1, 6, 5], [0, 2, 7, 7]], F32), at(1, 0)], (), 1,
+     {"output_height": 2, "output_width": 3, "sampling_ratio": 2}),
+    ("RoiAlign", 16, [X, np.array([[1, 1, 6, 5], [0, 2, 7, 7]], F32), at(1, 0)], (), 1, {"sampling_ratio": 2}),
+    *[("Pad", 2, [X], (), 1, {"pads": [0, 0, -1, 2, 0, 0, 1, -3], "mode": mode, **a})
+      for mode, a in [("constant", {"value": 1.5}), ("reflect", {}), ("edge", {})]],
+    ("Pad", 18, [X, at(-1, 2), np.array(0.5, F32), at(-1)], (1, 2, 3), 1, {}),
+    ("Pad", 19, [X, at(0, 0, 0, 2, 0, 0, 0, 3)], (1,), 1, {"mode": "wrap"}),
+    ("OneHot", 9, [np.array([[1, -2], [7, 0]]), at(5), np.array([2, 3], F32)], (1, 2), 1, {"axis": 0}),
+    ("Flatten", 9, [X[:0]], (), 1, {"axis": 1}),
+    ("Flatten", 13, [X], (), 1, {"axis": -1}),
+    ("Mean", 8, [X[0, 0, 0], X, X[:1]], (), 1, {}),
+    ("Softsign", 1, [NUMBER], (), 1, {}),
+    ("Unsqueeze", 11, [X], (), 1, {"axes": [5, 0]}),
+    ("Unsqueeze", 13, [X, at(5, 0)], (1,), 1, {}),
+    *[("ReduceLogSumExp", opset, [x, *axes], (1,), 1, {})
+      for opset, x, axes in [(13, NUMBER, []), (13, X, []), (18, X, [at(1, 2)]), (18, NUMBER, [])]],
+    *[("ReduceSumSquare", opset, [(X * 9).astype(np.int32)], (), 1, a)
+      for opset, a in [(1, {"axes": [1, 3]}), (11, {"keepdims": 0}), (18, {})]],
+    ("ReduceSumSquare", 18, [(X * 9).astype(np.int32), at(1, 2)], (1,), 1, {}),
+]  # fmt: skip
+ACTIVATIONS: list[dict[str, Any]] = [
+    {"name": "Affine", "alpha": 0.5, "beta": 0.1},
+    {"name": "Elu", "alpha": 0.5},
+    {"name": "HardSigmoid", "alpha": 0.3, "beta": 0.4},
+    {"name": "LeakyRelu", "alpha": 0.2},
+    {"name": "Relu"},
+    {"name": "ScaledTanh", "alpha": 1.2, "beta": 0.7},
+    {"name": "Sigmoid"},
+    {"name": "Softsign"},
+    {"name": "Tanh"},
+    {"name": "ThresholdedRelu", "alpha": 0.3},
+]
+for _name, _gates, _usual in (("RNN", 1, 1), ("GRU", 3, 2), ("LSTM", 4, 3)):
+    _fixed = (1, 2, 3)
+    for _way, _count in (("forward", 1), ("reverse", 1), ("bidirectional", 2)):
+        NODES += [
+            (_name, opset, recurrent(_name, _gates, _count, more), (1, 2, 3, 7)[: 4 if more == 5 else more + 2], 2,
+             {"hidden_size": 5, "direction": _way}) for opset, more in ((7, 0), (14, 1), (22, 5))
+        ]  # fmt: skip
+    NODES.append((_name, 7, recurrent(_name, _gates, 1, 1), _fixed, 2, {"hidden_size": 5, "clip": 0.3}))
+    for _activation in ACTIVATIONS:
+        _numbers = {f"activation_{k}": [_activation[k]] * _usual for k in ("alpha", "beta") if k in _activation}
+        _all = {"activations": [_activation["name"]] * _usual, **_numbers, "hidden_size": 5}
+        NODES.append((_name, 14, recurrent(_name, _gates, 1, 1), _fixed, 2, _all))
+NODES += [
+    ("GRU", 7, recurrent("GRU", 3, 1, 1), (1, 2, 3), 2, {"hidden_size": 5, "linear_before_reset": 1}),
+    ("LSTM", 7, recurrent("LSTM", 4, 1, 1), (1, 2, 3), 3, {"hidden_size": 5, "input_forget": 1}),
+]
+
+
+def both(made: onnx.ModelProto, feeds: dict[str, Array], folder: Path) -> tuple[list[Array], list[Array]]:
+    """Outputs as verify's reference and ONNX Runtime compute them."""
+    names = [o.name for o in made.graph.output]
+    onnx.save(made, folder / "m.onnx")
+    found, wanted = (reference_outputs(folder / "m.onnx", against, names, feeds) for against in ("reference", "ort"))
+    return list(found.values()), list(wanted.values())
+
+
+def typed(made: onnx.ModelProto) -> onnx.ModelProto:
+    """With the types that ONNX infers, which ONNX Runtime asks for; of an IR version that knows all opsets."""
+    made.ir_version = 10
+    return onnx.shape_inference.infer_shapes(made)
+
+
+@pytest.mark.parametrize("case", range(len(NODES)), ids=lambda k: f"{NODES[k][0]}-{NODES[k][1]}-{k}")
+def test_nodes(case: int, tmp_path: Path) -> None:
+    """As ONNX Runtime computes them."""
+    name, opset, operands, fixed, outputs, attributes = NODES[case]
+    fixed = tuple(k for k in fixed if k < len(operands))
+    made = typed(node_model(name, operands, fixed, outputs, version=opset, **attributes))
+    found, wanted = both(made, feeds_of(operands, fixed), tmp_path)
+    assert_close(found, wanted, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["RNN", "GRU", "LSTM"])
+def test_bundles_of_recurrent_networks(name: str, tmp_path: Path) -> None:
+    operands = recurrent(name, {"RNN": 1, "GRU": 3, "LSTM": 4}[name], 2, 2)
+    more: dict[str, Any] = {"hidden_size": 5, "clip": 0.3, "direction": "bidirectional"}
+    made = node_model(name, operands, (1, 2, 3, 4), 2, version=14, **more)
+    onnx.save(typed(made), tmp_path / "m.onnx")
+    assert verify_model(tmp_path / "m.onnx", CompileOptions()).ok
+
+
+LEARNED = [(name, dtype) for name in ("LinearClassifier", "Normalizer", "Scaler") for dtype in (F32, "f8", I64, "i4")]
+LEARNED += [("LinearRegressor", F32), ("OneHotEncoder", F32), ("OneHotEncoder", "f8"), ("OneHotEncoder", I64)]
+
+
+@pytest.mark.parametrize(("name", "dtype"), LEARNED)
+def test_learned_operators(name: str, dtype: Any, tmp_path: Path) -> None:
+    """Results are f32, whatever the data's type is."""
+    lines = numbers(8).tolist()
+    attributes: dict[str, Any] = {
+        "LinearRegressor": {"coefficients": lines, "targets": 2},
+        "LinearClassifier": {"coefficients": lines, "intercepts": [0.5, 0.25], "classlabels_ints": [3, 5]},
+        "Normalizer": {"norm": "L2"},
+        "OneHotEncoder": {"cats_int64s": [-1, 0, 1, 2]},
+        "Scaler": {"offset": [1.0], "scale": [2.5]},
+    }[name]
+    x = (numbers(3, 4) * 2).astype(dtype)
+    outputs = 2 if name == "LinearClassifier" else 1
+    made = typed(node_model(name, [x], (), outputs, domain=ML, version={"": 15, ML: 1}, **attributes))
+    found, wanted = both(made, {"x0": x}, tmp_path)
+    assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_zero_points_of_rows() -> None:
+    """ONNX Runtime has one of the first operand only."""
+    a, b = np.arange(12, dtype=np.uint8).reshape(3, 4), np.arange(8, dtype=np.uint8).reshape(4, 2)
+    found = MatMulInteger.eval(a, b, np.array([1, 2, 3], np.uint8))
+    np.testing.assert_array_equal(found, (a.astype(np.int32) - [[1], [2], [3]]) @ b.astype(np.int32))
+
+
+OPTIONAL = """
+<ir_version: 8, opset_import: ["" : 18]>
+optional (float[4,3] x) => (float[4,3] y, bool full, bool empty, float[n,3] all) {
+  one = Optional(x)
+  y = OptionalGetElement(one)
+  full = OptionalHasElement(one)
+  none = Optional()
+  empty = OptionalHasElement(none)
+  sequence = SequenceConstruct(x, x)
+  kept = Optional(sequence)
+  parts = OptionalGetElement(kept)
+  all = ConcatFromSequence<axis=0>(parts)
+}
+"""
+
+
+def test_what_is_optional(tmp_path: Path) -> None:
+    x = numbers(4, 3)
+    made = parsed(OPTIONAL)
+    kind = onnx.helper.make_tensor_type_proto(TensorProto.FLOAT, [4, 3])
+    made.graph.node[3].attribute.append(onnx.helper.make_attribute("type", kind))
+    onnx.save(made, tmp_path / "m.onnx")
+    found = reference_outputs(tmp_path / "m.onnx", "reference", ["y", "full", "empty", "all"], {"x": x})
+    np.testing.assert_array_equal(found["y"], x)
+    np.testing.assert_array_equal(found["all"], np.concatenate([x, x]))
+    assert found["full"] and not found["empty"]
+
+
+# Of opsets that ONNX Runtime does not compute.
+OLDEST: list[tuple[str, int, list[Array | None], int, dict[str, Any]]] = [
+    *[(name, opset, [X, numbers(3)], 1, {"broadcast": 1, "axis": 1})
+      for name in ("Add", "Sub", "Mul", "Div", "Less", "Greater") for opset in (1, 6)],
+    ("Pow", 1, [np.abs(X), numbers(3)], 1, {"broadcast": 1, "axis": 1}),
+    ("And", 1, [X > 0, numbers(3) > 0], 1, {"broadcast": 1, "axis": -3}),
+    ("AveragePool", 1, [X], 1, WINDOWS[1]),
+    ("BatchNormalization", 1, [X, *(numbers(3, seed=k) ** 2 for k in range(4))], 1,
+     {"is_test": 1, "consumed_inputs": [0] * 5}),
+    ("BatchNormalization", 6, [X, *(numbers(3, seed=k) ** 2 for k in range(4))], 1, {"is_test": 1}),
+    ("Cast", 1, [X], 1, {"to": "INT32"}),
+    ("Cast", 6, [X], 1, {"to": 7}),
+    ("Clip", 1, [X], 1, {"min": -0.5}),
+    ("Concat", 1, [X, X[:, :1]], 1, {}),
+    ("Concat", 1, [X, X[:1]], 1, {"axis": 0}),
+    ("Concat", 4, [X, X[:1]], 1, {"axis": 0}),
+    ("Dropout", 1, [X], 2, {"is_test": 1, "consumed_inputs": [0]}),
+    ("Dropout", 6, [X], 1, {"is_test": 1, "ratio": 0.3}),
+    ("Gemm", 1, [numbers(3, 4), numbers(5, 4), numbers(5)], 1, {"transB": 1, "alpha": 0.5, "broadcast": 1}),
+    ("GlobalLpPool", 1, [X], 1, {"p": 2.0}),
+    ("InstanceNormalization", 1, [X, numbers(3), numbers(3)], 1, {"consumed_inputs": [0] * 3}),
+    ("Mean", 1, [X, X[::-1]], 1, {"consumed_inputs": [0, 0]}),
+    ("Pad", 1, [X], 1, {"paddings": [0, 0, 1, 2, 0, 0, 3, 4], "value": 1.5}),
+    ("PRelu", 1, [X[:, :, 0, 0], numbers(3)], 1, {"consumed_inputs": [0, 0]}),
+    ("Reshape", 1, [X], 1, {"shape": [0, -1, 4]}),
+    ("Reshape", 5, [X, at(0, -1, 4)], 1, {}),
+    ("Selu", 1, [X], 1, {}),
+    ("Split", 1, [X], 2, {"axis": 3}),
+    ("Split", 2, [X], 2, {"axis": 3, "split": [3, 5]}),
+    ("Sum", 1, [X, X], 1, {"consumed_inputs": [0, 0]}),
+    ("Tile", 1, [X, np.array(3, F32), np.array(1, F32)], 1, {}),
+    ("Tile", 6, [X, at(1, 2, 1, 3)], 1, {}),
+    ("Upsample", 1, [X], 1, {"height_scale": 2.0, "width_scale": 1.5, "mode": "bilinear"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", range(len(OLDEST)), ids=lambda k: f"{OLDEST[k][0]}-{OLDEST[k][1]}-{k}")
+def test_models_of_the_first_opsets(case: int, tmp_path: Path) -> None:
+    """They agree with what torshc makes of them, whose definitions tests/formats/test_legacy.py has in NumPy."""
+    name, opset, operands, outputs, attributes = OLDEST[case]
+    fixed = tuple(range(1, len(operands))) if name in ("Reshape", "Tile") else ()
+    made = typed(node_model(name, operands, fixed, outputs, version=opset, **attributes))
+    onnx.save(made, tmp_path / "m.onnx")
+    verdict = verify_model(tmp_path / "m.onnx", CompileOptions(opt_level=0))
+    assert verdict.ok, verdict

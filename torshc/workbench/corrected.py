@@ -5,6 +5,7 @@ So that a verdict is on the compiled model. What an operator does otherwise stay
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,29 +13,72 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops import load_op
+from onnx.reference.ops._op import OpRunReduceNumpy
+from onnx.reference.ops.aionnxml import load_op as load_op_of_ml
 from onnx.reference.ops.aionnxml.op_svm_classifier import SVMClassifier as _SVMClassifier
-from onnx.reference.ops.op_batch_normalization import BatchNormalization_14 as _BatchNormalization
-from onnx.reference.ops.op_dropout import Dropout_12 as _Dropout
 from onnx.reference.ops.op_loop import Loop as _Loop
+
+from .corrected_old import OLD, SETTLED
+from .corrected_pools import AveragePool, GlobalAveragePool, GlobalLpPool, LpPool, MaxPool
+from .corrected_recurrent import GRU, LSTM, RNN
 
 Array = np.ndarray[Any, Any]
 
 
-class BatchNormalization(_BatchNormalization):
-    """Its own of opsets before 14 computes statistics of the batch, as if it trained."""
+class Attention(OpRun):
+    """Its own gives products that are already bounded by `softcap` where those before it are asked for."""
 
-    def _run(self, *inputs: Any, **attributes: Any) -> Any:
-        run: Any = super()._run  # opset 7 has `spatial`, opset 6 `is_test` too
-        return run(*inputs, **{k: v for k, v in attributes.items() if k not in ("spatial", "is_test")})
+    def _run(self, *inputs: Any, softcap: float, qk_matmul_output_mode: int, **given: Any) -> Any:
+        found = _own(self)(*inputs, softcap=softcap, qk_matmul_output_mode=qk_matmul_output_mode, **given)
+        if qk_matmul_output_mode or not softcap or len(found) < 4:
+            return found
+        return *found[:3], _own(self)(*inputs, softcap=None, qk_matmul_output_mode=0, **given)[3]
 
 
-class Dropout(_Dropout):
+class BatchNormalization(OpRun):
+    """Its own of opsets before 14 computes statistics of the batch, as if it trained, and `spatial` has no meaning."""
+
+    def _run(self, x: Array, *vectors: Array, spatial: int = 1, **given: Any) -> Any:
+        run = _own(self, version=14)
+        named = {k: v for k, v in given.items() if k not in ("is_test", "consumed_inputs")}  # of opset 6 and before
+        if spatial:
+            return run(x, *vectors, **named)
+        flat = (a.reshape(-1) for a in vectors)  # a number for each element, as if it were a channel
+        y, *rest = run(x.reshape(len(x), -1), *flat, **named)
+        return y.reshape(x.shape), *rest
+
+
+class ConvTranspose(OpRun):
+    """Its own fails for several groups."""
+
+    def _run(self, x: Array, w: Array, b: Array | None = None, *, group: int = 1, **given: Any) -> Any:
+        biases = [None] * group if b is None else np.split(b, group)
+        parts = zip(np.split(x, group, axis=1), np.split(w, group), biases, strict=True)
+        return (np.concatenate([_own(self)(*part, group=1, **given)[0] for part in parts], axis=1),)
+
+
+class DequantizeLinear(OpRun):
+    """There is none of its own before opset 19."""
+
+    def _run(self, *arrays: Array, **given: Any) -> Any:
+        return _own(self, version=25)(*arrays, **given)
+
+
+class Dropout(OpRun):
     """Its own has a mask of truth values also before opset 10, where it is of the data's type."""
 
-    def _run(self, *inputs: Any, seed: int | None = None, ratio: float | None = None) -> Any:
-        run: Any = super()._run  # before opset 12 the ratio is an attribute, and nothing is dropped
+    def _run(self, *inputs: Any, seed: int | None = None, **_: Any) -> Any:
+        run = _own(self, version=12)  # before opset 12 the ratio is an attribute, and nothing is dropped
         x, *mask = run(*inputs, seed=seed)
         return x, *(m.astype(x.dtype) if _opset(self) < 10 else m for m in mask)
+
+
+class Flatten(OpRun):
+    """Its own fails for a tensor without elements."""
+
+    def _run(self, x: Array, axis: int) -> tuple[Array]:
+        return (x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:])),)
 
 
 class GatherElements(OpRun):
@@ -43,6 +87,156 @@ class GatherElements(OpRun):
     def _run(self, data: Array, indices: Array, axis: int) -> tuple[Array]:
         part = tuple(slice(None if d == axis % data.ndim else n) for d, n in enumerate(indices.shape))
         return (np.take_along_axis(data[part], indices.astype(np.int64), axis),)
+
+
+class GridSample(OpRun):
+    """Its own knows no names of opset 16."""
+
+    def _run(self, *inputs: Array, mode: str, **given: Any) -> Any:
+        return _own(self)(*inputs, mode={"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode), **given)
+
+
+class LinearRegressor(OpRun):
+    """Its own gives no numbers where intercepts are left out."""
+
+    op_domain = "ai.onnx.ml"
+
+    def _run(self, x: Array, intercepts: Any = None, targets: int = 1, **given: Any) -> Any:
+        return _own(self)(x, intercepts=intercepts or [0.0] * targets, targets=targets, **given)
+
+
+class MatMulInteger(OpRun):
+    """Its own takes a zero point for each row for one of each column."""
+
+    def _run(self, a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None) -> Any:
+        return _own(self)(a, b, a_zero[:, None] if a_zero is not None and a_zero.ndim == 1 else a_zero, b_zero)
+
+
+class Mean(OpRun):
+    """Its own fails where the first operand is smaller than others."""
+
+    def _run(self, *operands: Array, **_: Any) -> tuple[Array]:
+        total = functools.reduce(np.add, operands)
+        return ((total / len(operands)).astype(total.dtype),)
+
+
+class Normalizer(OpRun):
+    """Its own fails for a vector."""
+
+    op_domain = "ai.onnx.ml"
+
+    def _run(self, x: Array, norm: str) -> Any:
+        return (_own(self)(np.atleast_2d(x), norm=norm)[0].reshape(x.shape),)
+
+
+class OneHot(OpRun):
+    """Its own fails for a depth of one dimension."""
+
+    def _run(self, indices: Array, depth: Array, values: Array, axis: int) -> Any:
+        return _own(self)(indices, depth.reshape(()), values, axis=axis)
+
+
+class OneHotEncoder(OpRun):
+    """Its own looks for floats as they are, not cast to integers."""
+
+    op_domain = "ai.onnx.ml"
+
+    def _run(self, x: Array, **given: Any) -> Any:
+        return _own(self)(x.astype(np.int64) if x.dtype.kind == "f" else x, **given)
+
+
+class _Held(list[Any]):
+    """What an optional value holds: one thing, or None. Its own is a list like that of a sequence."""
+
+
+class Optional(OpRun):
+    """Its own is a list, which OptionalGetElement gives whole."""
+
+    def _run(self, x: Any = None, **_: Any) -> Any:
+        return (_Held([x]),)
+
+
+class OptionalGetElement(OpRun):
+    """See Optional."""
+
+    def _run(self, x: Any) -> Any:
+        return (x[0] if isinstance(x, _Held) else x,)
+
+
+class OptionalHasElement(OpRun):
+    """Its own takes what holds nothing for something."""
+
+    def _run(self, x: Any = None) -> tuple[Array]:
+        held = x[0] if isinstance(x, _Held) else x
+        return (np.array(held is not None),)
+
+
+class Pad(OpRun):
+    """Its own fails for margins below 0, which crop."""
+
+    def _run(
+        self, x: Array, pads: Any = None, value: Any = None, axes: Any = None, *, mode: str, paddings: Any = None
+    ) -> tuple[Array]:
+        given = paddings if pads is None else pads
+        margins, crop = np.zeros((x.ndim, 2), np.int64), [slice(None)] * x.ndim
+        margins[range(x.ndim) if axes is None else axes] = np.reshape(given, (2, -1)).T
+        filled = {"constant_values": 0 if value is None else value} if mode == "constant" else {}
+        padded = np.pad(x, np.maximum(margins, 0), mode, **filled)  # type: ignore[call-overload]
+        for k, (before, behind) in enumerate(np.maximum(-margins, 0)):
+            crop[k] = slice(before, padded.shape[k] - behind)
+        return (padded[tuple(crop)].astype(x.dtype),)
+
+
+class ReduceLogSumExp(OpRun):
+    """Its own fails for a tensor of rank 0."""
+
+    def _run(self, x: Array, *axes: Array, **given: Any) -> Any:
+        if _opset(self) < 18:
+            del given["noop_with_empty_axes"]  # which the evaluator gives all of this name
+        return (x,) if x.ndim == 0 else _own(self)(x, *axes, **given)
+
+
+class ReduceSumSquare(OpRunReduceNumpy):
+    """Its own has sums of more bits than the data."""
+
+    def _run(self, x: Array, axes: Any = None, keepdims: int = 1, noop_with_empty_axes: int = 0) -> tuple[Array]:
+        handle: Any = self.handle_axes
+        along = handle(tuple(axes) if isinstance(axes, list) else axes, noop_with_empty_axes)
+        return (np.asarray(np.sum(np.square(x), axis=along, keepdims=bool(keepdims), dtype=x.dtype)),)
+
+
+class Resize(OpRun):
+    """Its own fails for what opset 10 has as its second operand, scales, and for a mode of opsets 11 and 12."""
+
+    def _run(self, x: Array, *operands: Any, **given: Any) -> Any:
+        run = _own(self)
+        if _opset(self) >= 11:
+            kind = given["coordinate_transformation_mode"], given["nearest_mode"]
+            if kind == ("tf_half_pixel_for_nn", "floor"):  # half a pixel further than half_pixel
+                given |= {"coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"}
+            return run(x, *operands, **given)
+        (scales,) = operands
+        given |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        if given["mode"] != "nearest":
+            return run(x, None, scales, **given)
+        (larger,) = run(x, None, np.maximum(scales, 1), **given)
+        return run(larger, None, np.minimum(scales, 1), **given | {"nearest_mode": "ceil"})
+
+
+class RoiAlign(OpRun):
+    """Its own takes the coordinates of opset 16 before it too."""
+
+    def _run(self, *inputs: Array, **given: Any) -> Any:
+        if _opset(self) < 16:
+            given["coordinate_transformation_mode"] = "output_half_pixel"
+        return _own(self)(*inputs, **given)
+
+
+class Scatter(OpRun):
+    """There is none of its own."""
+
+    def _run(self, data: Array, indices: Array, updates: Array, axis: int) -> Any:
+        return _own(self, "ScatterElements", 18)(data, indices, updates, axis=axis, reduction="none")
 
 
 class Softmax(OpRun):
@@ -154,9 +348,43 @@ class SVMClassifier(_SVMClassifier):
         return found
 
 
+class Softsign(OpRun):
+    """Its own fails for a tensor of rank 0."""
+
+    def _run(self, x: Array) -> tuple[Array]:
+        return (np.asarray(x / (1 + np.abs(x))),)
+
+
+class Unsqueeze(OpRun):
+    """Its own fails for axes in another order than theirs before opset 13."""
+
+    def _run(self, x: Array, axes: Any = None) -> tuple[Array]:
+        return (np.expand_dims(x, tuple(axes)),)
+
+
+class Upsample(OpRun):
+    """Its own repeats elements, and fails for any other mode or scale, and for those of opsets before 9."""
+
+    def _run(self, x: Array, scales: Any = None, *, mode: str, **given: Any) -> Any:
+        if scales is None:  # of opset 1
+            scales = 1, 1, given["height_scale"], given["width_scale"]
+        kind = {
+            "mode": mode.removeprefix("bi"),
+            "coordinate_transformation_mode": "asymmetric",
+            "nearest_mode": "floor",
+        }
+        return _own(self, "Resize", 13)(x, None, np.asarray(scales, np.float32), **kind)
+
+
 def _opset(op: OpRun) -> int:
-    """The version of ONNX's operators that an operator is of."""
-    return int(op.run_params["opsets"].get("", onnx.defs.onnx_opset_version()))
+    """The version of its domain's operators that an operator is of."""
+    return int(op.run_params["opsets"].get(op.op_domain, onnx.defs.onnx_opset_version()))
+
+
+def _own(op: OpRun, name: str = "", version: int = 0) -> Any:
+    """What computes an operator in onnx, or another in its place, of the same opset where none is given."""
+    load: Any = load_op_of_ml if op.op_domain else load_op
+    return load(op.op_domain, name or op.op_type, version or _opset(op))(op.onnx_node, op.run_params)._run
 
 
 def _over_rows(op: OpRun, x: Array, axis: int, function: Callable[[Array, int], Array]) -> Array:
@@ -188,15 +416,28 @@ def _hardmax(rows: Array, axis: int) -> Array:
     return result
 
 
-CORRECTED: tuple[type[OpRun], ...] = (
-    BatchNormalization,
-    Dropout,
-    GatherElements,
-    Hardmax,
-    LogSoftmax,
-    Loop,
-    LpNormalization,
-    LRN,
-    Softmax,
-    SVMClassifier,
-)
+def _in_floats(name: str, corrected: Any = None) -> type[OpRun]:
+    """An operator of numbers whose results are f32. Its own computes in the type of the data."""
+    own = corrected or load_op_of_ml("ai.onnx.ml", name, None)
+
+    def run(self: OpRun, *arrays: Array, **given: Any) -> tuple[Array, ...]:
+        found = own._run(self, *(a.astype(np.float32) if a.dtype.kind in "iu" else a for a in arrays), **given)
+        return tuple(a.astype(np.float32) if a.dtype == np.float64 else a for a in found)
+
+    return type(name, (own,), {"_run": run})
+
+
+_ALL: tuple[type[OpRun], ...] = (
+    Attention, AveragePool, BatchNormalization, ConvTranspose, DequantizeLinear, Dropout, Flatten, GatherElements,
+    GlobalAveragePool, GlobalLpPool, GridSample, GRU, Hardmax, LogSoftmax, Loop, LpNormalization, LpPool, LRN, LSTM,
+    MatMulInteger, MaxPool, Mean, OneHot, OneHotEncoder, Optional, OptionalGetElement, OptionalHasElement, Pad,
+    ReduceLogSumExp, ReduceSumSquare, Resize, RNN, RoiAlign, Scatter, Softmax, Softsign, Unsqueeze, Upsample,
+    *map(_in_floats, ("FeatureVectorizer", "LinearClassifier", "Scaler", "SVMRegressor", "TreeEnsembleRegressor")),
+    *(_in_floats(own.__name__, own) for own in (LinearRegressor, Normalizer, SVMClassifier)),
+)  # fmt: skip
+
+
+def corrected_operators(proto: onnx.ModelProto) -> list[type[OpRun]]:
+    """The operators that are put right for a model, which says the opset."""
+    opset = max((o.version for o in proto.opset_import if not o.domain), default=SETTLED)
+    return [*_ALL, *(OLD if opset < SETTLED else ())]

@@ -412,7 +412,7 @@ def _reference(path: Path, names: Sequence[str], feeds: Arrays, ops: Sequence[Pa
         return dict(zip(graph.output_names, found, strict=True))
     from onnx.reference import ReferenceEvaluator  # start-up: as above
 
-    from .corrected import CORRECTED  # start-up: as above
+    from .corrected import corrected_operators  # start-up: as above
     from .evaluated import evaluator_operators
 
     constant = {w.name for w in proto.graph.initializer}
@@ -421,7 +421,7 @@ def _reference(path: Path, names: Sequence[str], feeds: Arrays, ops: Sequence[Pa
     declared = evaluator_operators(proto, custom)
     try:
         with np.errstate(all="ignore"):
-            evaluator = ReferenceEvaluator(proto, new_ops=[*CORRECTED, *declared])
+            evaluator = ReferenceEvaluator(proto, new_ops=[*corrected_operators(proto), *declared])
             return dict(zip(names, map(_plain, evaluator.run(names, feeds)), strict=True))
     except TorshcError:  # of a user's operator
         raise
