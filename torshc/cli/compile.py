@@ -90,7 +90,8 @@ def compile(
     """
     from ..base.digest import FileDigest
 
-    digest = None if given["no_cache"] else FileDigest(models[0])  # beside the imports
+    whole = tested or timed or verified  # compiled whatever is kept
+    digest = None if given["no_cache"] or whole else FileDigest(models[0])  # beside the imports
     from ..workbench.kept import compile_or_copy, report_of
 
     options = flags.compile_options(given)
@@ -119,7 +120,7 @@ def compile(
         began = time.perf_counter()
         done = None
         with _naming(model, len(models) > 1), Progress(quiet=as_json) as progress:
-            if tested or timed or verified:
+            if whole:
                 done = _compile(model, out, options, progress, tested)
                 report = report_of(done)
             else:
@@ -145,9 +146,12 @@ def compile(
 def _compile(model: Path, out: str, options: CompileOptions, progress: Progress, tested: bool) -> Compilation:
     """Compile a model whatever is kept, with a program that tests it on request."""
     from ..pipeline.compiler import compile_model
+
+    if not tested:
+        return compile_model(model, out, options, progress)
     from ..workbench.trial import trial_files
 
-    return compile_model(model, out, options, progress, partial(trial_files, model) if tested else None)
+    return compile_model(model, out, options, progress, partial(trial_files, model))
 
 
 def _compile_ranks(model: Path, out: str, options: CompileOptions, as_json: bool) -> None:
