@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 import zipfile
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from torshc.base import arrays
-from torshc.base.arrays import Archive, TooLarge, load_array
+from torshc.base.arrays import Archive, Cut, TooLarge, load_array, read_bytes
 
 
 def test_arrays_come_back(tmp_path: Path) -> None:
@@ -112,3 +114,20 @@ def test_a_header_as_long_as_memory(tmp_path: Path) -> None:
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert most < 4 << 20
+
+
+@pytest.mark.parametrize("start", [0, 7])
+def test_two_threads_read_a_large_file(start: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each its half, and where it ends too early the message says after how many bytes."""
+    monkeypatch.setattr(arrays, "_AT_ONCE", 10)
+    content = os.urandom(120)
+    (tmp_path / "x").write_bytes(content)
+    with FileIO(tmp_path / "x") as file:
+        for count in (113, 40, 39, 0):
+            file.seek(start)
+            assert read_bytes(file, count).tobytes() == content[start : start + count] and file.tell() == start + count
+        for there in (100, 20):  # in the second half, and in the first
+            os.truncate(tmp_path / "x", start + there)
+            file.seek(start)
+            with pytest.raises(Cut, match=f"it ends after {there} of 110 bytes"):
+                read_bytes(file, 110)
