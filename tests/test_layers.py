@@ -273,3 +273,9 @@ def test_the_runtime_loads_no_compiler() -> None:
     assert not loaded & {"onnx", "llvmlite", "jinja2", "yaml", "click"}
     inside = {name for name in loaded if name.startswith("torshc.") and not name.startswith("torshc.runtime")}
     assert inside == {"torshc._version", "torshc.base", *(f"torshc.base.{name}" for name in RUNTIME_SEES)}
+
+
+def test_a_target_loads_its_own_family_alone() -> None:
+    loaded = loaded_after("from torshc.targets import find_target; find_target('c')")
+    assert "torshc.targets.cpu.gemm" in loaded and not any(m.startswith("torshc.targets.gpu") for m in loaded)
+    assert loaded_after("from torshc.targets import TARGETS; TARGETS['c']") >= {"torshc.targets.gpu.cuda.target"}

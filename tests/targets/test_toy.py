@@ -19,6 +19,7 @@ from tests.robust.test_zoo import agrees, guarded_run
 from tests.support.models import model, node
 from tests.support.zoo import zoo
 from torshc.base.errors import InternalError, UnsupportedError
+from torshc.base.options import OF_SOME_TARGETS
 from torshc.cli import cli
 from torshc.targets import TARGETS
 from torshc.targets.cc import find_compiler
@@ -105,3 +106,9 @@ def test_a_family_has_one_lowering() -> None:
 def test_it_is_small() -> None:
     here = Path(__file__).parent
     assert sum(len(p.read_text().splitlines()) for p in (here / "toy.py", *(here / "toy").iterdir())) < 250
+
+
+def test_options_of_some_targets_are_those_that_some_name() -> None:
+    assert frozenset().union(*(t.options for t in TARGETS.values())) == OF_SOME_TARGETS
+    with pytest.raises(InternalError, match="Odd uses colour"):
+        type("Odd", (ToyTarget,), {"options": frozenset({"colour"})})

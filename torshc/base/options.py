@@ -23,6 +23,13 @@ LARGE = 4096  # elements of a weight that is stored so; fewer save little, and a
 # Options that were, and what there is instead.
 REMOVED = {"winograd": "-O3 takes Winograd's method by itself where accuracy lets it: 'exact', 'rounding', '1e-5', ..."}
 HALVES = ("f16", "bf16")  # those that operands are stored in
+# Fields that not all targets use; of each of them a target says that it does.
+OF_SOME_TARGETS = frozenset(
+    {
+        "arch", "cc", "exact_batches", "isa", "mcpu", "named_weights", "scheduler", "train", "triple", "tuning_records",
+        "weights_dtype",
+    }
+)  # fmt: skip
 EMIT_KINDS = ("source", "objects", "bundle", "archive", "page")
 # What every bundle has (model.h, torshc_run, t_pool_run), and what systems call libraries of their own (libm.so).
 _WORDS = """

@@ -1,7 +1,7 @@
 """Targets, a package a family: how kernels are lowered and spelled for each kind of machine.
 
-Who imports a name of this loads every module of the families. Who imports a module of this loads no more than it needs:
-tools need no targets.
+Who imports a module of this loads no more than it needs: tools need no targets. :func:`find_target` loads the families
+up to the one that has the target, and who takes ``TARGETS`` loads them all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ else:
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        load_families()
+        if name == "TARGETS":
+            load_families()
         return getattr(import_module(f"{__name__}.base"), name)
 
 

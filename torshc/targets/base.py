@@ -15,7 +15,7 @@ import jinja2
 from ..base import resources
 from ..base.errors import ConfigError, InternalError, did_you_mean
 from ..base.features import Features
-from ..base.options import PRECISIONS, CompileOptions
+from ..base.options import OF_SOME_TARGETS, PRECISIONS, CompileOptions
 from ..expr import Expr, as_int, dim, dims_of, product, walk
 from ..graph import Graph, Value
 from ..kernels.base import Kernel, expressions_in
@@ -28,7 +28,7 @@ from ..plan.group import Group
 from ..plan.storage import Storage
 from .byte_code import ByteCode
 from .counter import Counter, counter_of
-from .families import load_families
+from .families import families, load_families, load_family, load_family_of
 from .index import CTYPES, OPERATORS, given_sizes, in_brackets, scalar
 from .isa import kernel_prefix
 from .parameters import Parameter, parameters_of
@@ -119,7 +119,7 @@ class Target(ABC):
             who looks for the places of maxima shares one with who computes these.
         states: how many states a product's kernel may update at most, in a training step; None for any number.
         browser: whether browsers run its kernels.
-        options: fields of CompileOptions that it uses, of those that not all targets use.
+        options: those of :data:`torshc.base.options.OF_SOME_TARGETS` that it uses.
         precisions: values of CompileOptions.precision that it has.
         step_precisions: those of training steps.
         tunable: whether its kernels can be tuned, as its templates state parameters.
@@ -158,6 +158,8 @@ class Target(ABC):
 
     def __init_subclass__(cls) -> None:
         cls._lowerings = {}
+        if unknown := cls.options - OF_SOME_TARGETS:
+            raise InternalError(f"{cls.__name__} uses {', '.join(sorted(unknown))}: not an option of some targets")
 
     @classmethod
     def features_on(cls, archs: Sequence[str], extras: Sequence[str] = ()) -> Features:
@@ -186,7 +188,7 @@ class Target(ABC):
     @classmethod
     def lowering(cls, family: str) -> Lowering | None:
         """The lowering of a family, its own or inherited."""
-        load_families()
+        load_family_of(cls.__module__)
         tables = (c._lowerings for c in cls.__mro__ if issubclass(c, Target))
         return next((table[family] for table in tables if family in table), None)
 
@@ -255,12 +257,12 @@ def find_target(name: str) -> type[Target]:
     Raises:
         ConfigError: there is none.
     """
-    load_families()
-    found = TARGETS.get(name)
-    if found is None:
-        known = sorted(TARGETS)
-        raise ConfigError(f"no target {name!r}{did_you_mean(name, known)}", f"one of {', '.join(known)}")
-    return found
+    for family in families():
+        load_family(family)
+        if name in TARGETS:
+            return TARGETS[name]
+    known = sorted(TARGETS)
+    raise ConfigError(f"no target {name!r}{did_you_mean(name, known)}", f"one of {', '.join(known)}")
 
 
 def target_of(options: CompileOptions) -> type[Target]:
@@ -271,20 +273,22 @@ def target_of(options: CompileOptions) -> type[Target]:
     """
     target = find_target(options.target)
     defaults = {f.name: f.default for f in dataclasses.fields(options)}
-    some = sorted(frozenset().union(*(t.options for t in TARGETS.values())) - target.options)
-    unused = [name for name in some if getattr(options, name) != defaults[name]]
+    unused = [n for n in sorted(OF_SOME_TARGETS - target.options) if getattr(options, n) != defaults[n]]
     if unused:
+        load_families()
         uses = (f"{_flag(n)}: {', '.join(sorted(t.name for t in TARGETS.values() if n in t.options))}" for n in unused)
         raise ConfigError(
             f"the target {target.name} does not use {' and '.join(map(_flag, unused))}",
             f"leave it out, or choose a target that uses it ({'; '.join(uses)})",
         )
     if options.precision not in target.precisions:
+        load_families()
         known = ", ".join(name for name, t in sorted(TARGETS.items()) if options.precision in t.precisions)
         raise ConfigError(
             f"the target {target.name} has no --precision {options.precision}", f"it goes with --target {known}"
         )
     if options.train is not None and options.precision not in target.step_precisions:
+        load_families()
         known = ", ".join(name for name, t in sorted(TARGETS.items()) if options.precision in t.step_precisions)
         raise ConfigError(
             f"--train with --precision {options.precision}: steps of the target {target.name} compute in "
@@ -299,6 +303,7 @@ def target_of(options: CompileOptions) -> type[Target]:
 def _require_page(target: type[Target], options: CompileOptions) -> None:
     """Raises ConfigError for a page of what no browser runs, or with what a page cannot have."""
     if not target.browser:
+        load_families()
         known = ", ".join(name for name, t in sorted(TARGETS.items()) if t.browser)
         raise ConfigError(f"no browser runs what the target {target.name} makes", f"--emit page goes with {known}")
     if options.embed_weights:
