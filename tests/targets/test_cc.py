@@ -297,3 +297,15 @@ def test_a_profile_takes_the_kernels_that_are_there() -> None:
     """What times them is the host program."""
     plain, timed = (CToolchain().find(CompileOptions(profile=p), resolve()) for p in (False, True))
     assert plain.flags == timed.flags and plain.host != timed.host
+
+
+def test_a_flag_that_a_compiler_takes_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that it does not take may have failed for another reason, and another compiler is asked again."""
+    monkeypatch.setenv("TORSHC_CACHE_DIR", str(tmp_path / "cache"))
+    script = 'echo asked >> "$(dirname "$0")/asked"; case "$*" in *-mtune=good*) ;; *) exit 1 ;; esac'
+    for content in (script, f"{script} # new"):
+        program = str(fake(tmp_path, "clang", content))
+        (tmp_path / "asked").write_text("")
+        answers = [CCompiler("clang", (program,), "clang 16").knows(f) for f in ["-mtune=good", "-mtune=bad"] * 2]
+        assert answers == [True, False] * 2
+        assert (tmp_path / "asked").read_text().split() == ["asked"] * 3
