@@ -33,6 +33,12 @@ int t_fail(int status, const char *format, ...)
     return status;
 }
 
+t_pool *t_threads(const t_frame *f)
+{
+    (void)f;
+    return NULL;
+}
+
 int64_t t_integer(const void *data, int64_t i, torshc_dtype dtype)
 {
     const int is_signed = dtype.code == TORSHC_INT;

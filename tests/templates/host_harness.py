@@ -55,7 +55,11 @@ class Harness:
         """By the compiler that torshc finds, or one of a kind ("gcc"); under the sanitizers, unless told."""
         cc = compilers.needed(compiler).cc
         flags = compilers.sanitizing(cc, "address", "undefined") if sanitize else []
-        sources = [HERE / "host_harness.c", *sorted((SOURCES / "values").glob("t_op_*.c"))]
+        sources = [
+            HERE / "host_harness.c",
+            SOURCES / "host" / "t_pool.c",
+            *sorted((SOURCES / "values").glob("t_op_*.c")),
+        ]
         program = compilers.program([cc, *STRICT, *flags], sources, [SOURCES / "host", SOURCES / "values"])
         self.process = subprocess.Popen([str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 

@@ -19,6 +19,8 @@ int t_run_segment(t_frame *f, const t_program *segment, const int32_t *in, const
     return segment->run(&run, f->symbols);
 }
 
+t_pool *t_threads(const t_frame *f) { return f->with->pool; }
+
 int t_find(t_frame *f, const torshc_tensor *x, const char *what, int32_t i, t_span *span) {
     (void)f;
     return t_locate(x, what, i, span);

@@ -36,23 +36,34 @@ static int eliminate(double *a, int64_t n, int64_t width, double *times, double 
         *determinant *= top == k ? pivot : -pivot;
         if (pivot == 0)
             return 0;
+        const double inverse = 1 / pivot; /* a division takes as long as five products */
         for (int64_t i = k + 1; i < n; i++)
-            times[i] = a[i * width + k] / pivot;
+            times[i] = a[i * width + k] * inverse;
         subtract_row(a, n, width, k, times);
     }
     return 1;
 }
 
-/* Element i of floats of 32 or 64 bits. */
-static double number(const t_value *x, int64_t i) {
-    return x->dtype.bits == 64 ? ((const double *)x->data)[i] : (double)((const float *)x->data)[i];
+/* Widens the elements of x, floats of 32 or 64 bits, from `at` on, as a row of n. */
+static void widen_row(const t_value *x, int64_t at, int64_t n, double *row) {
+    if (x->dtype.bits == 64) {
+        memcpy(row, (const double *)x->data + at, (size_t)n * sizeof *row);
+        return;
+    }
+    const float *from = (const float *)x->data + at;
+    for (int64_t j = 0; j < n; j++)
+        row[j] = (double)from[j];
 }
 
-static void put(t_value *x, int64_t i, double value) {
-    if (x->dtype.bits == 64)
-        ((double *)x->data)[i] = value;
-    else
-        ((float *)x->data)[i] = (float)value;
+/* Rounds a row of n to the elements of x from `at` on. */
+static void round_row(const t_value *x, int64_t at, int64_t n, const double *row) {
+    if (x->dtype.bits == 64) {
+        memcpy((double *)x->data + at, row, (size_t)n * sizeof *row);
+        return;
+    }
+    float *to = (float *)x->data + at;
+    for (int64_t j = 0; j < n; j++)
+        to[j] = (float)row[j];
 }
 
 /* Finds the number of matrices in x[..., n, n]; a status. */
@@ -82,11 +93,13 @@ int t_op_determinant(t_frame *f, const t_value *const *in, t_value *const *out, 
     if (!(a = t_scratch(f, n * (width + 1) * (int64_t)sizeof *a)))
         return TORSHC_E_MEMORY;
     for (int64_t m = 0; m < many; m++) {
-        for (int64_t i = 0; i < n; i++)
-            for (int64_t j = 0; j < width; j++)
-                a[i * width + j] = j < n ? number(x, (m * n + i) * n + j) : 0;
+        for (int64_t i = 0; i < n; i++) {
+            widen_row(x, (m * n + i) * n, n, a + i * width);
+            for (int64_t j = n; j < width; j++)
+                a[i * width + j] = 0;
+        }
         eliminate(a, n, width, a + n * width, &determinant);
-        put(out[0], m, determinant);
+        round_row(out[0], m, 1, &determinant);
     }
     t_scratch_free(a);
     return TORSHC_OK;
@@ -95,45 +108,62 @@ int t_op_determinant(t_frame *f, const t_value *const *in, t_value *const *out, 
 /* From [u | b] with u[n, n] upper triangular, and b from column `half` on, to [. | inverse of u times b]. */
 static void substitute(double *a, int64_t n, int64_t half) {
     const int64_t width = 2 * half;
-    for (int64_t i = n; i-- > 0;)
+    for (int64_t i = n; i-- > 0;) {
+        const double inverse = 1 / a[i * width + i];
         for (int64_t j = half; j < width; j += BLOCK) {
             t_columns row = *(t_columns *)(a + i * width + j);
             for (int64_t k = i + 1; k < n; k++)
                 row -= a[i * width + k] * *(t_columns *)(a + k * width + j);
-            *(t_columns *)(a + i * width + j) = row / a[i * width + i];
+            *(t_columns *)(a + i * width + j) = row * inverse;
         }
+    }
+}
+
+/* Inverts matrices [begin, end) of buf[0] into buf[1], both values of n by n. The scratch is a matrix with the unit matrix beside
+ * it, a column, and the first matrix that has no inverse, if one is. */
+static void invert(void *const *buf, const int64_t *n_, void *scratch, int64_t begin, int64_t end) {
+    const t_value *x = buf[0], *y = buf[1];
+    const int64_t n = *n_, half = blocks(n), width = 2 * half;
+    double *a = scratch, determinant, *failed = a + n * (width + 1);
+    for (int64_t m = begin; m < end; m++) {
+        memset(a, 0, (size_t)(n * width) * sizeof *a);
+        for (int64_t i = 0; i < n; i++) {
+            widen_row(x, (m * n + i) * n, n, a + i * width);
+            a[i * width + half + i] = 1;
+        }
+        if (!eliminate(a, n, width, a + n * width, &determinant)) {
+            *failed = fmin(*failed, (double)m);
+            return;
+        }
+        substitute(a, n, half);
+        for (int64_t i = 0; i < n; i++)
+            round_row(y, (m * n + i) * n, n, a + i * width + half);
+    }
 }
 
 /* x[..., n, n] of f32 or f64 -> the inverses. */
 int t_op_inverse(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *integers) {
+    enum { WORTH = 20000 }; /* products that take as long as waking a thread */
     const t_value *x = in[0];
-    const int64_t n = x->shape[x->ndim - 1];
+    const int64_t n = x->shape[x->ndim - 1], each = n * (2 * blocks(n) + 1) + 16; /* a cache line of its own behind */
     int64_t many;
     int status;
-    double *a, determinant; /* each matrix with the unit matrix beside it */
+    double *a, failed = INFINITY;
     (void)integers;
     if ((status = count(x, &many)))
         return status;
     if ((status = t_make(f, out[0], x->dtype, x->ndim, x->shape)))
         return status;
-    const int64_t half = blocks(n), width = 2 * half;
-    if (!(a = t_scratch(f, n * (width + 1) * (int64_t)sizeof *a)))
+    t_pool *pool = many * n * n * n > WORTH ? t_threads(f) : NULL;
+    const int threads = t_pool_threads(pool);
+    if (!(a = t_scratch(f, threads * each * (int64_t)sizeof *a)))
         return TORSHC_E_MEMORY;
-    for (int64_t m = 0; m < many; m++) {
-        for (int64_t i = 0; i < n; i++)
-            for (int64_t j = 0; j < half; j++) {
-                a[i * width + j] = j < n ? number(x, (m * n + i) * n + j) : 0;
-                a[i * width + half + j] = i == j;
-            }
-        if (!eliminate(a, n, width, a + n * width, &determinant)) {
-            status = t_fail(TORSHC_E_VALUE, "matrix %lld has no inverse", (long long)m);
-            break;
-        }
-        substitute(a, n, half);
-        for (int64_t i = 0; i < n; i++)
-            for (int64_t j = 0; j < n; j++)
-                put(out[0], (m * n + i) * n + j, a[i * width + half + j]);
-    }
+    double *const last = a + n * (2 * blocks(n) + 1);
+    for (int t = 0; t < threads; t++)
+        last[t * each] = INFINITY;
+    t_pool_run(pool, invert, (void *[]){(void *)x, out[0]}, &n, (unsigned char *)a, (size_t)each * sizeof *a, many);
+    for (int t = 0; t < threads; t++)
+        failed = fmin(failed, last[t * each]);
     t_scratch_free(a);
-    return status;
+    return failed < INFINITY ? t_fail(TORSHC_E_VALUE, "matrix %lld has no inverse", (long long)failed) : TORSHC_OK;
 }

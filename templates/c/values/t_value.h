@@ -52,6 +52,9 @@ char *t_characters(t_frame *f, int64_t bytes);
 void *t_scratch(t_frame *f, int64_t bytes);
 void t_scratch_free(void *memory);
 
+/* The threads of a run, for t_pool_run, which an operator may share work out to; NULL for one. */
+t_pool *t_threads(const t_frame *f);
+
 /* Elements of a value, and bytes of one in memory. */
 int64_t t_count(const t_value *v);
 int64_t t_element_bytes(torshc_dtype dtype);

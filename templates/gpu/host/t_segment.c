@@ -51,6 +51,8 @@ int t_fetch(t_frame *f, const t_value *v) {
     return TORSHC_OK;
 }
 
+t_pool *t_threads(const t_frame *f) { return f->with->model->head.pool; }
+
 int t_find(t_frame *f, const torshc_tensor *x, const char *what, int32_t i, t_span *span) {
     return t_locate_on(f->with->model, x, what, i, span);
 }

@@ -88,6 +88,20 @@ def test_inverses_of_any_size(tmp_path: Path) -> None:
             model.run({"x0": np.stack([np.eye(3), np.ones((3, 3))]).astype(np.float32)})
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads_share_inverses(threads: int, tmp_path: Path) -> None:
+    """Whoever meets a matrix that has none first, the error names the first."""
+    x = well(64, 16, 16)
+    (tmp_path / "m.onnx").write_bytes(model_of("Inverse", (x,)).SerializeToString())
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m")
+    with torshc.load(tmp_path / "m", threads=threads) as model:
+        np.testing.assert_array_equal(*(next(iter(model.run({"x0": x}).values())) for _ in range(2)))
+        np.testing.assert_allclose(next(iter(model.run({"x0": x}).values())), np.linalg.inv(x), rtol=1e-4, atol=1e-6)
+        x[[5, 40]] = 1
+        with pytest.raises(TorshcError, match="matrix 5 has no inverse"):
+            model.run({"x0": x})
+
+
 @pytest.mark.parametrize(("op", "domain"), [("Det", ""), ("Inverse", MICROSOFT)])
 def test_what_is_no_matrix_is_refused(op: str, domain: str) -> None:
     for x in (numbers(5, 6), numbers(5)):
