@@ -234,9 +234,7 @@ class Buffers:
 
 def _traffic(buffers: Sequence[Buffer], values: Sequence[Value], bodies: Sequence[Expr], points: Expr) -> Expr:
     """Bytes that must be read and written at the least: each operand once, but of a table only what is looked up."""
-    tables = {
-        x.data for x in walk(*bodies) if x.op == "load" and any(y is not x and y.op == "load" for y in walk(x.args[0]))
-    }
+    tables = {x.data for x in _looked_up(bodies)}
     total = const(0)
     for k, b in enumerate(buffers):
         if isinstance(b.operand, Value) and not b.written:
@@ -256,30 +254,41 @@ def _lower_map(nodes: list[Node], pairs: list[tuple[Value, Value]], storage: Map
     axes, bodies = join_axes(axes, [x for s in stores for x in (s.offset, s.value)])
     axes = axes or [axis("i0", 1)]
     stores = [Store(s.buffer, bodies[2 * k], bodies[2 * k + 1]) for k, s in enumerate(stores)]
-    rows = _rows(axes)
+    chunk = _chunk([s.value for s in stores])
+    rows = _rows(axes, chunk)
     size = product([a.args[0] for a in axes])
     return MapKernel(
         buffers=tuple(buffers.list),
-        tasks=_tasks(axes, rows, CHUNK),
+        tasks=_tasks(axes, rows, chunk),
         flops=size * sum(_flops(s.value) for s in stores),
         nbytes=_traffic(buffers.list, outputs, [s.value for s in stores], size),
         axes=tuple(axes),
         stores=tuple(stores),
         rows=rows,
-        chunk=CHUNK,
+        chunk=chunk,
     )
 
 
 def in_order(kernel: MapKernel, axes: Sequence[Expr]) -> MapKernel:
     """A map kernel with its loops in another order."""
-    rows = _rows(axes)
+    rows = _rows(axes, kernel.chunk)
     return replace(kernel, axes=tuple(axes), rows=rows, tasks=_tasks(axes, rows, kernel.chunk))
 
 
-def _rows(axes: Sequence[Expr]) -> int:
+def _chunk(bodies: Sequence[Expr]) -> int:
+    """Elements a task: fewer where each is made of several that are looked up, one after another."""
+    return CHUNK // 4 if len(_looked_up(bodies)) >= 4 else CHUNK
+
+
+def _looked_up(bodies: Sequence[Expr]) -> list[Expr]:
+    """Loads whose place is loaded too."""
+    return [x for x in walk(*bodies) if x.op == "load" and any(y is not x and y.op == "load" for y in walk(x.args[0]))]
+
+
+def _rows(axes: Sequence[Expr], chunk: int) -> int:
     """Rows along the innermost axis that a task has."""
     inner = as_int(axes[-1].args[0])
-    return max(1, CHUNK // max(inner, 1)) if inner is not None and inner < CHUNK else 1
+    return max(1, chunk // max(inner, 1)) if inner is not None and inner < chunk else 1
 
 
 def _flops(e: Expr) -> int:

@@ -136,6 +136,15 @@ def test_sums_of_columns_take_many_in_one_pass(
         assert passes == ([1] if width == narrow else added if dtype == "f32" else without_chains)
 
 
+@pytest.mark.parametrize(("mode", "tasks"), [("nearest", 1), ("linear", 4)])
+def test_elements_made_of_several_that_are_looked_up_have_smaller_tasks(mode: str, tasks: int) -> None:
+    m = Maker()
+    x, grid = m.input(1, 16, 32, 32), m.input(1, 32, 32, 2)
+    sampled = m.add("GridSample", x, grid, mode=mode)
+    (launch,) = Program(m.output(sampled)).launches
+    assert launch.tasks == tasks
+
+
 @pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_places_are_divided_ahead_of_the_loops(mode: str, lanes: int, compiler: str) -> None:
