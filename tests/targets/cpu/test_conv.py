@@ -111,7 +111,7 @@ CONV = [
     Case((2, 16, 31), (24, 16, 3), "map conv", (2,), (1, 1), layout=LAST_1D, out=LAST_1D, packed=False),
     Case(("b", 9, 4, "h", "w"), (12, 9, 3, 2, 3), "map conv", pads=(1,) * 6, layout=VOLUME, out=VOLUME, packed=False),
     Case(("b", 16, "h", "w"), (24, 16, 3, 3), "map conv", pads=(1, 1, 1, 1), packed=False),
-    Case((2, 19, 9, 11), (19, 1, 3, 3), "row", pads=(1, 1, 1, 1), group=19, packed=False),
+    Case((2, 19, 9, 11), (19, 1, 3, 3), "map depthwise", pads=(1, 1, 1, 1), group=19, packed=False),
     Case(("b", 16, "h", "w"), (24, 16, 3, 3), "conv", pads=(1, 1, 1, 1)),
     Case(("b", 16, "h", "w"), (24, 16, 3, 3), "conv", (2, 1), (1, 1, 1, 1), out=None),
     Case(("b", 16, "h", "w"), (24, 16, 1, 1), "gemm"),
