@@ -68,8 +68,8 @@ T_FN void t_nibbles_sums(const int rows, const int vecs, const int block, int gr
     for (int g = 0; g < groups; g++, b += T_LINES * 16, digits++) {
         const float *factors = scale + g * T_GROUP / block * 16;
         T_UNROLL for (int v = 0; v < vecs; v += T_PER) {
-            for (int i = 0; i < T_LINES; i++) t_ask_ahead(b + v / T_PER * panel + i * 16, T_AHEAD, 0);
-            t_ask_ahead(factors + v / T_PER * scales, T_AHEAD / 4, 0);
+            for (int i = 0; i < T_LINES; i++) t_ask_ahead(b + v / T_PER * panel + i * 16, T_AHEAD, 1);
+            t_ask_ahead(factors + v / T_PER * scales, T_AHEAD / 4, 1);
         }
         T_UNROLL for (int r = 0; r < rows; r++) {
             const struct t_digits *x = digits + r * groups;
