@@ -157,7 +157,7 @@ def test_an_accuracy_that_cannot_be_kept_names_kernels_and_what_they_need() -> N
     with pytest.raises(ConfigError) as caught:
         planned(model, precision="bf16", accuracy="1e-5")
     assert "--accuracy 1e-5 cannot be kept" in str(caught.value) and "'conv" in str(caught.value)
-    assert "bf16 factors" in str(caught.value) and "3 others" in str(caught.value)
+    assert "bf16 weights" in str(caught.value) and "3 others" in str(caught.value)
     assert caught.value.remedy == "give --accuracy 1e-2 or leave out --precision bf16"
     planned(model, precision="bf16", accuracy="1e-2")
     for level in ("exact", "rounding"):
@@ -169,13 +169,17 @@ def test_an_accuracy_that_cannot_be_kept_names_kernels_and_what_they_need() -> N
     planned(model, precision="bf16")  # the usual level bounds what is chosen, and refuses nothing
 
 
-@pytest.mark.parametrize(("mcpu", "count"), [("x86-64-v3", 1), ("x86-64-v4+avx512bf16", 2)])
-def test_a_rounded_factor_counts_once(mcpu: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("mcpu", "count", "rounded"), [("x86-64-v3", 1, "weights"), ("x86-64-v4+avx512bf16", 2, "factors")]
+)
+def test_a_rounded_factor_counts_once(mcpu: str, count: int, rounded: str) -> None:
     """Without instructions for bf16 weights alone are rounded."""
     done = prepare(stack([64, 64]).SerializeToString(), CompileOptions(mcpu=mcpu, precision="bf16", opt_level=2))
     (product,) = (e for u, e in zip(done.units, done.accuracy.groups, strict=True) if u.group.anchor is not None)
     for error in (product.expected, done.accuracy.expected):
-        assert product.method == "bf16 factors" and error == pytest.approx(MEAN * UNIT["bf16"] * count**0.5, rel=1e-3)
+        assert product.method == f"bf16 {rounded}" and error == pytest.approx(
+            MEAN * UNIT["bf16"] * count**0.5, rel=1e-3
+        )
 
 
 def test_weights_that_have_scales_are_not_rounded() -> None:

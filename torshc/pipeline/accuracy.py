@@ -23,6 +23,7 @@ from ..base.options import ACCURACIES, USUAL_ACCURACY, CompileOptions
 from ..expr import BF16, F32
 from ..graph import Graph, Node
 from ..kernels.base import Kernel
+from ..passes.half_products import rounded_factors
 from ..plan.group import Group
 from .tolerance import UNIT, Paths, Tolerance, relative_tolerance, spread
 
@@ -166,7 +167,8 @@ def _error(group: Group, kernels: Sequence[Kernel], paths: Paths, options: Compi
         owns = [paths.own(node, v) for v in node.outputs]
         total.update(max(owns, key=spread, default={}))
     if options.precision != F32.name and total[options.precision]:
-        methods[f"{options.precision} factors"] = None
+        both = rounded_factors("gemm", False, options.precision, paths.features)  # also what no weight is
+        methods[f"{options.precision} {'factors' if both else 'weights'}"] = None
     usual = "rounding" if any(getattr(k, "roundings", 0) for k in kernels) else "exact"
     return Error(", ".join(methods) or usual, error_of(total, options))
 
