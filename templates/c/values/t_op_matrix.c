@@ -36,9 +36,8 @@ static int eliminate(double *a, int64_t n, int64_t width, double *times, double 
         *determinant *= top == k ? pivot : -pivot;
         if (pivot == 0)
             return 0;
-        const double inverse = 1 / pivot; /* a division takes as long as five products */
         for (int64_t i = k + 1; i < n; i++)
-            times[i] = a[i * width + k] * inverse;
+            times[i] = a[i * width + k] / pivot;
         subtract_row(a, n, width, k, times);
     }
     return 1;
@@ -108,15 +107,13 @@ int t_op_determinant(t_frame *f, const t_value *const *in, t_value *const *out, 
 /* From [u | b] with u[n, n] upper triangular, and b from column `half` on, to [. | inverse of u times b]. */
 static void substitute(double *a, int64_t n, int64_t half) {
     const int64_t width = 2 * half;
-    for (int64_t i = n; i-- > 0;) {
-        const double inverse = 1 / a[i * width + i];
+    for (int64_t i = n; i-- > 0;)
         for (int64_t j = half; j < width; j += BLOCK) {
             t_columns row = *(t_columns *)(a + i * width + j);
             for (int64_t k = i + 1; k < n; k++)
                 row -= a[i * width + k] * *(t_columns *)(a + k * width + j);
-            *(t_columns *)(a + i * width + j) = row * inverse;
+            *(t_columns *)(a + i * width + j) = row / a[i * width + i];
         }
-    }
 }
 
 /* Inverts matrices [begin, end) of buf[0] into buf[1], both values of n by n. The scratch is a matrix with the unit matrix beside

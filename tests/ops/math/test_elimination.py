@@ -88,6 +88,14 @@ def test_inverses_of_any_size(tmp_path: Path) -> None:
             model.run({"x0": np.stack([np.eye(3), np.ones((3, 3))]).astype(np.float32)})
 
 
+def test_pivots_of_f64_whose_reciprocal_is_infinite(tmp_path: Path) -> None:
+    x = np.array([[[0.0, 1.0], [4e-309, 0.0]]])
+    (got,) = compiled(model_of("Det", (x,), domain=""), {"x0": x}, tmp_path / "d")
+    assert got == -4e-309
+    (got,) = compiled(model_of("Inverse", (x,)), {"x0": x}, tmp_path / "i")
+    assert got[0, 1, 0] == 1 and np.isinf(got[0, 0, 1])
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_threads_share_inverses(threads: int, tmp_path: Path) -> None:
     """Whoever meets a matrix that has none first, the error names the first."""
