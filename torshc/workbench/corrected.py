@@ -181,7 +181,8 @@ class Pad(OpRun):
         margins, crop = np.zeros((x.ndim, 2), np.int64), [slice(None)] * x.ndim
         margins[range(x.ndim) if axes is None else axes] = np.reshape(given, (2, -1)).T
         filled = {"constant_values": 0 if value is None else value} if mode == "constant" else {}
-        padded = np.pad(x, np.maximum(margins, 0), mode, **filled)  # type: ignore[call-overload]
+        pad: Any = np.pad  # which has no overload for a mode that is any string
+        padded = pad(x, np.maximum(margins, 0), mode, **filled)
         for k, (before, behind) in enumerate(np.maximum(-margins, 0)):
             crop[k] = slice(before, padded.shape[k] - behind)
         return (padded[tuple(crop)].astype(x.dtype),)

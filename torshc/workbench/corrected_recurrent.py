@@ -6,6 +6,7 @@ but the usual ones.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,9 +40,9 @@ class _Recurrent(OpRun):
     count = 1
     clip: float | None
 
+    @abstractmethod
     def step(self, x: Array, states: list[Array], weights: Sequence[Array], f: Sequence[Activation]) -> list[Array]:
         """The states after a step: of x [N, I] and states [N, H], h first, with w, r, both biases and peepholes."""
-        raise NotImplementedError
 
     def _run(
         self,
