@@ -44,10 +44,14 @@ static __attribute__((unused)) void t_bf16_turn_columns(const uint16_t *from, in
         }
 }
 
-/* Floats rounded to bf16, the nearest, ties to even, as floats. */
+/* Floats, none of them subnormal, rounded to bf16, the nearest, ties to even, as floats. */
 T_FN f32v t_bf16_round(f32v x) {
+#ifdef T_ENCODE_NORMAL_BF16
+    return (f32v)(T_CONV(T_ENCODE_NORMAL_BF16(x), u32) << 16);
+#else
     const u32v w = (u32v)x, nan = (u32v)(x != x);
     return (f32v)(((w + 0x7fff + (w >> 16 & 1)) & 0xffff0000 & ~nan) | (nan & 0x7fc00000));
+#endif
 }
 
 #endif

@@ -251,14 +251,19 @@ typedef _Float16 t_halfv __attribute__((vector_size(2 * TORSHC_LANES)));
 
 #if TORSHC_LANES == 16 && defined(__AVX512BF16__)
 /* By name, as compilers' builtins for it have many types.  It takes subnormal numbers (class 0x20) for zeros. */
-T_FN u16v t_to_bf16_(f32v x) {
+T_FN u16v t_normal_to_bf16_(f32v x) {
     u16v y;
     __asm__("vcvtneps2bf16 %1, %0" : "=v"(y) : "v"(x));
+    return y;
+}
+T_FN u16v t_to_bf16_(f32v x) {
+    const u16v y = t_normal_to_bf16_(x);
     if (__builtin_expect(!__builtin_ia32_fpclassps512_mask(x, 0x20, -1), 1)) return y;
     const u32v w = (u32v)x, small = (u32v)((w & 0x7f800000) == 0);
     return T_CONV(((w + 0x7fff + (w >> 16 & 1)) >> 16 & small) | (T_CONV(y, u32) & ~small), u16);
 }
 #define T_ENCODE_BF16(x) t_to_bf16_(x)
+#define T_ENCODE_NORMAL_BF16(x) t_normal_to_bf16_(x)
 #endif
 
 #define T_DEF_LOADS(N, S, U) \

@@ -115,17 +115,25 @@ static void transpose(const float *from, int64_t stride, int64_t step, int rows,
 
 /* ---- scores and weights ---- */
 
-/* Scores of a panel's queries from lane v on, scaled and masked; the largest. */
+/* A panel's scores of key i, from lane v on: scaled and masked, and stored. */
+T_FN f32v score_of(struct workspace *w, const struct block *s, const struct panel *q, int i, int v) {
+    float *at = w->scores + i * T_NR + v;
+    f32v x = t_load_f32(at);
+    t_store_f32(at, x);
+    (void)s, (void)q;
+    return x;
+}
+
+/* All scores from lane v on; the largest, of even keys and of odd ones beside each other, as each waits for the one before. */
 T_FN f32v scores_of(struct workspace *w, const struct block *s, const struct panel *q, int v) {
-    f32v maximum = t_splat_f32(-INF);
-    for (int i = 0; i < s->count; i++) {
-        float *at = w->scores + i * T_NR + v;
-        f32v x = t_load_f32(at);
-        t_store_f32(at, x);
-        maximum = larger(x, maximum);
+    f32v even = t_splat_f32(-INF), odd = even;
+    int i = 0;
+    for (; i + 2 <= s->count; i += 2) {
+        even = larger(score_of(w, s, q, i, v), even);
+        odd = larger(score_of(w, s, q, i + 1, v), odd);
     }
-    (void)q;
-    return maximum;
+    if (i < s->count) even = larger(score_of(w, s, q, i, v), even);
+    return larger(even, odd);
 }
 
 /* Scores become weights e^(score - maximum), of two keys to a word; the panel's maximum and sum are brought up to date.  What
@@ -243,7 +251,7 @@ static void run(const struct call *c, struct workspace *w, const uint16_t *q, co
 }
 
 /* ---- tasks ---- */
-void kf61cbd50dbfc(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k4c879bd279fc(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t queries = 9, panels = (queries + T_NR - 1) / T_NR;
