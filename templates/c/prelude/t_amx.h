@@ -3,8 +3,8 @@
 #ifndef T_AMX_H
 #define T_AMX_H
 
-/* Stands behind a load of a tile: where the other thread of a core is at work too, loads and products that follow each other
- * closely take up to a third longer; a core that has one thread takes no longer for these. */
+/* Stands behind each load of a tile and each product: where the other thread of a core is at work too, these take up to two
+ * thirds longer when they follow each other closely; a core that has one thread takes no longer for these. */
 #define T_AMX_SPACE() __asm__ volatile("nop; nop; nop; nop; nop; nop; nop; nop")
 
 #ifdef __clang__

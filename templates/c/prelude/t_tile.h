@@ -113,15 +113,21 @@ T_FN struct t_ahead t_tile_ahead(int64_t rows, int64_t nth, int64_t count, int64
     return (struct t_ahead){bytes, 1, 1, 0, 0};
 }
 
+/* Asks for words of a line, into the second cache alone where they are `far`. */
+T_FN void t_line_ahead(const int far, const uint32_t *p) {
+    if (far) T_FETCH_FAR(p, 0);
+    else T_FETCH(p, 0);
+}
+
 /* Asks for lines of two panels that are multiplied next, from line `line` on, `count` of each, both times 65,536, and as many
  * from `half` words behind these on, where that is not 0; returns where to go on. */
-T_FN int64_t t_panels_ahead(const uint32_t *next, int64_t panel, int64_t half, int64_t line, int64_t count) {
+T_FN int64_t t_panels_ahead(const int far, const uint32_t *next, int64_t panel, int64_t half, int64_t line, int64_t count) {
     for (int64_t i = line >> 16; i < (line + count) >> 16; i++) {
-        __builtin_prefetch(next + i * 16, 0, 2);
-        __builtin_prefetch(next + panel + i * 16, 0, 2);
+        t_line_ahead(far, next + i * 16);
+        t_line_ahead(far, next + panel + i * 16);
         if (half == 0) continue;
-        __builtin_prefetch(next + half + i * 16, 0, 2);
-        __builtin_prefetch(next + half + panel + i * 16, 0, 2);
+        t_line_ahead(far, next + half + i * 16);
+        t_line_ahead(far, next + half + panel + i * 16);
     }
     return line + count;
 }

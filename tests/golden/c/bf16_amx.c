@@ -67,6 +67,12 @@ static __attribute__((noinline)) void finish_tile(const struct call *from, int r
 }
 
 /* ---- tiles ---- */
+/* Asks for the lines that a vector of row m from column n on will be stored to. */
+T_FN void ask(const struct call *c, int64_t m, int64_t n) {
+    (void)m, (void)n;
+    T_FETCH_OUT((float *)c->buf[3], 40 * m + n);
+}
+
 #define STEPS (K / (2 * T_STEP_WORDS))
 #define BETWEEN 4 /* steps of a tile between which some rows of the one before are finished */
 #define ROWS 8 /* that are finished after each step where both tiles are whole */
@@ -86,11 +92,13 @@ static void finish_rows(const struct call *c, struct part *part, int to) {
 }
 
 /* Makes the sums of a whole tile, and finishes rows of a whole one: few at a time, which processors do while they multiply. */
-static void multiply_whole(const struct call *c, struct part *before, int steps, struct t_bf16_rows a, struct t_bf16_panels b,
-    const float *start, float *held) {
+static void multiply_whole(const struct call *c, struct part *before, struct part now, int steps, struct t_bf16_rows a,
+    struct t_bf16_panels b, const float *start, float *held) {
     const int64_t n = before->p * T_NR;
     for (int i = 0; i < steps; i++) {
         t_bf16_part(2, 2, i, i + 1, a, b, start, held, before->sums);
+        for (int r = i * ROWS; r < (i + 1) * ROWS && r < now.rows; r++)
+        T_UNROLL for (int v = 0; v < T_NV; v++) ask(c, now.m + r, now.p * T_NR + v * 16);
         const int done = before->done;
         if (done >= before->rows) continue;
         for (int r = done; r < done + ROWS; r++)
@@ -104,7 +112,7 @@ static void multiply_whole(const struct call *c, struct part *before, int steps,
 static void multiply(const struct call *c, struct part *before, struct part now, int steps, struct t_bf16_rows a, struct t_bf16_panels b,
     const float *start, float *held) {
     if (M - now.m >= T_MR && (now.p + 1) * T_NR <= N && before->rows % T_MR == 0 && (before->p + 1) * T_NR <= N) {
-        multiply_whole(c, before, steps, a, b, start, held);
+        multiply_whole(c, before, now, steps, a, b, start, held);
         finish_rows(c, before, T_MR);
     } else {
         for (int i = 0; i < steps; i += BETWEEN) {
@@ -129,7 +137,7 @@ static void copy(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
 }
 
 /* ---- tasks ---- */
-void kbabcd12b19e4(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kf443f7ad7bfb(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0], .s1 = dim[1], .s2 = dim[2]}, *c = &at;
     const int64_t m_blocks = 1, n_blocks = c->s1, parts = c->s2;
     int64_t copied = -1; /* matrix whose last rows scratch holds */

@@ -670,3 +670,26 @@ def test_a_pool_behind_a_convolution_is_a_part_of_it(tmp_path: Path, monkeypatch
         with torshc.load(out, threads=2) as loaded:
             found.append(loaded.run({"x": x})["y"])
     np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("shape", [(2, 70, 64), (33, 64), ("b", "s", 64)], ids=str)
+def test_a_call_of_many_columns_packs_its_rows(shape: Shape, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call of a fourth of all tasks does, one of fewer reads rows where they lie: no bit is another."""
+    limits = {"LONG_ROWS_COLUMNS": 128, "ROW_STEPS": 2, "FEW_BYTES": 0, "STAY_BYTES": 0, "TILES_FLOPS": 100_000}
+    for limit, value in limits.items():
+        monkeypatch.setattr(f"torshc.targets.cpu.bf16.{limit}", value)
+    m = Maker()
+    made = program(m.output(product(m, m.input(*shape, dtype=BF16), halves(4, 64, 230))), AmxKernel)
+    kernel, launch = made.kernels[-1], made.launches[-1]
+    assert isinstance(kernel, AmxKernel) and kernel.packs_long_rows and kernel.direct
+    left, found = halves(3, *sizes(shape, DIMS)), []
+    for tasks in (1, launch.tasks // 4 + 1, launch.tasks):
+        made.run(left)
+        made.memory[made.graph.outputs[0]].array[...] = np.nan
+        for begin in range(0, launch.tasks, tasks):
+            launch.run(begin, min(begin + tasks, launch.tasks))
+        found.append(made.read(made.graph.outputs[0]).copy())
+    assert launch.tasks >= 8
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+    close(found[0], left.astype(np.float32) @ halves(4, 64, 230).astype(np.float32), 1e-6)

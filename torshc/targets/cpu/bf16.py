@@ -32,6 +32,7 @@ ROW_STEPS = 24  # of rows that stay in the first cache for all their columns
 MOST_AT_ONCE = 7  # rows that are finished after a step
 WHOLE_STEPS = 12  # that are not worth blocks
 PACKED_COLUMNS = 768  # for which rows that crowd each other out of the caches are worth packing
+LONG_ROWS_COLUMNS = 2048  # for which other long rows are, to a call that has a fourth of the tasks
 LINE, SETS = 64, 64  # bytes of a line of that cache, and its sets
 PAIRS = 2  # times the rate of multiply-adds, at which a Zen adds pairs
 FEW_BYTES = 160 * 1024  # of weights that L2 gets before the first tile of rows is done
@@ -172,6 +173,16 @@ class AmxKernel(Bf16GemmKernel):
         return self.window is None and self.words > 0 and not self.blocked
 
     @property
+    def packs_long_rows(self) -> bool:
+        """Whether a call that has many of the columns packs rows that it would read where they lie.
+
+        Long rows come from L2 a tenth faster so; to pack them takes as long as some hundreds of columns.
+        """
+        rows, depth, columns = (as_int(e) or 0 for e in (self.m.args[0], self.k, self.n.args[0]))
+        long = self.direct and depth % STEP == 0 and depth >= ROW_STEPS * STEP and columns >= LONG_ROWS_COLUMNS
+        return long and not self.rows_first and not 0 < rows <= self.tile.rows
+
+    @property
     def blocked(self) -> bool:
         """Whether rows are packed and sums made in blocks of steps, as rows as they lie share few sets of the caches.
 
@@ -250,7 +261,7 @@ class AmxKernel(Bf16GemmKernel):
 
     @property
     def scratch(self) -> Expr:
-        rows = self.k * (self.tile.rows * self.packed) if self.direct else super().scratch
+        rows = self.k * (self.tile.rows * self.packed) if self.direct and not self.packs_long_rows else super().scratch
         return self.partial + rows
 
     @classmethod

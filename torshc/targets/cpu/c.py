@@ -220,12 +220,16 @@ class Printer(IndexPrinter):
             block.lines.append(f"T_FETCH((const {kind} *)c->buf[{e.data}], {block.index(e.args[0])});")
         return indented(block.lines, indent)
 
-    def fetch_results(self, stores: Sequence[Store], lane: Expr, indent: int) -> str:
-        """Statements that ask for the lines that stores of whole lines write, before their values are known."""
+    def fetch_results(self, stores: Sequence[Store], lane: Expr, indent: int, *, helper: bool = False) -> str:
+        """Statements, maybe of a helper function, that ask for the lines that stores of whole lines write, before their
+        values are known.
+        """
         block = self._block(lane, None, None)
-        whole = [s for s in stores if self.lanes * self.kernel.buffers[s.buffer].dtype.size >= LINE]
-        for s in whole:
-            block.lines.append(f"T_FETCH_OUT(b{s.buffer}, {block.index(s.offset)});")
+        for s in stores:
+            dtype = self.kernel.buffers[s.buffer].dtype
+            if self.lanes * dtype.size >= LINE:
+                name = f"({CTYPES[dtype.name]} *)c->buf[{s.buffer}]" if helper else f"b{s.buffer}"
+                block.lines.append(f"T_FETCH_OUT({name}, {block.index(s.offset)});")
         return indented(block.lines, indent)
 
     def fetch_moved(self, reads: Sequence[Moved], lane: Expr, inner: Expr, columns: int, indent: int) -> str:
