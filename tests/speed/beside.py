@@ -15,7 +15,7 @@ import onnx
 
 import torshc
 from torshc.workbench.bench import paired
-from torshc.workbench.verify import ort_session, run_ort
+from torshc.workbench.onnx_runtime import ort_session, run_ort
 
 from ..support.models import model, node
 

@@ -31,7 +31,7 @@ import numpy as np
 import torshc
 from torshc.runtime.stats import Stats
 from torshc.targets.cc import find_compiler
-from torshc.workbench.verify import ort_session
+from torshc.workbench.onnx_runtime import ort_session
 
 from .beside import processor
 from .decoder_model import Decoder, write_decoder

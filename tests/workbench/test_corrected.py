@@ -16,7 +16,13 @@ from tests.support.models import ML, Array, feeds_of, node_model, parsed
 from tests.support.nodes import numbers
 from torshc.base.options import CompileOptions
 from torshc.workbench.corrected import MatMulInteger
+from torshc.workbench.onnx_runtime import ort_outputs_here
 from torshc.workbench.verify import reference_outputs, verify_model
+
+
+def answers(path: Path, names: list[str], feeds: dict[str, Array]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Outputs as verify's reference and ONNX Runtime compute them."""
+    return reference_outputs(path, "reference", names, feeds), ort_outputs_here(path, names, feeds)
 
 
 def machine(x: np.ndarray[Any, Any], counts: tuple[int, ...], **labels: Any) -> onnx.ModelProto:
@@ -49,7 +55,7 @@ def test_probabilities_of_machines(counts: tuple[int, ...], named: bool, tmp_pat
     model = machine(x, counts, **labels)
     onnx.save(model, path)
     names = [o.name for o in model.graph.output]
-    found, wanted = (reference_outputs(path, against, names, {"x0": x}) for against in ("reference", "ort"))
+    found, wanted = answers(path, names, {"x0": x})
     np.testing.assert_array_equal(found[names[0]], wanted[names[0]])
     # The coupling ends when its gradient is small, so that a rounding can cost it a step of a thousandth of that.
     np.testing.assert_allclose(found[names[1]], wanted[names[1]], atol=2e-5)
@@ -89,7 +95,7 @@ def test_loops(shape: tuple[int, ...], conditioned: bool, tmp_path: Path) -> Non
     np.testing.assert_array_equal(found["y"], powers[-1])
     np.testing.assert_array_equal(found["all"], -powers)
     if conditioned:  # without one ONNX Runtime stops where the body says so
-        np.testing.assert_array_equal(reference_outputs(path, "ort", names, feeds)["all"], -powers)
+        np.testing.assert_array_equal(ort_outputs_here(path, names, feeds)["all"], -powers)
     assert verify_model(path, CompileOptions()).ok
 
 
@@ -130,7 +136,7 @@ def test_operators_of_old_opsets(
     graph = onnx.helper.make_graph([node], "g", [info("x", TensorProto.FLOAT, shape)], outputs, weights)
     path, opsets = tmp_path / "m.onnx", [onnx.helper.make_opsetid("", opset)]
     onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
-    found, wanted = (reference_outputs(path, against, names, {"x": x}) for against in ("reference", "ort"))
+    found, wanted = answers(path, names, {"x": x})
     assert found["y"].dtype == wanted["y"].dtype
     np.testing.assert_allclose(found["y"], wanted["y"], rtol=1e-5, atol=1e-5)
     assert verify_model(path, CompileOptions()).ok
@@ -248,10 +254,10 @@ NODES += [
 
 
 def both(made: onnx.ModelProto, feeds: dict[str, Array], folder: Path) -> tuple[list[Array], list[Array]]:
-    """Outputs as verify's reference and ONNX Runtime compute them."""
+    """The outputs of :func:`answers`, without their names."""
     names = [o.name for o in made.graph.output]
     onnx.save(made, folder / "m.onnx")
-    found, wanted = (reference_outputs(folder / "m.onnx", against, names, feeds) for against in ("reference", "ort"))
+    found, wanted = answers(folder / "m.onnx", names, feeds)
     return list(found.values()), list(wanted.values())
 
 

@@ -20,7 +20,7 @@ from torshc.pipeline.compilation import manifest_of
 from torshc.pipeline.compiler import compile_model
 from torshc.pipeline.tolerance import Tolerance
 from torshc.runtime import load
-from torshc.workbench.verify import Verdict, compare, reference_outputs, run_ort, verify_bundle, verify_model
+from torshc.workbench.verify import Verdict, compare, reference_outputs, verify_bundle, verify_model
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
 # The mean over the first elements of each row: nothing divided by nothing where there are none.
@@ -139,15 +139,6 @@ def test_what_the_reference_lacks_is_named_in_one_line(model: Path) -> None:
 def test_a_reference_that_there_is_not_is_refused_before_anything_is_compiled(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="'onnxruntime' is no reference"):
         verify_model(tmp_path / "none.onnx", CompileOptions(), "onnxruntime")
-
-
-def test_a_peer_that_fails_is_named_with_what_it_was_given() -> None:
-    class Session:
-        def run(self, names: list[str] | None, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
-            raise ValueError("Invalid input shape: {1,1}")
-
-    with pytest.raises(RunError, match=r"ONNX Runtime failed with 'x' \[1, 1\]: Invalid input shape"):
-        run_ort(Session(), {"x": np.zeros((1, 1))})
 
 
 @pytest.mark.parametrize(("dtype", "far"), [("int64", -(2**63)), ("uint64", 0)])

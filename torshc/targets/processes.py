@@ -33,7 +33,7 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def execute(
-    command: Sequence[str], cwd: Path, timeout: float, env: Mapping[str, str] | None = None
+    command: Sequence[str], cwd: Path, timeout: float | None, env: Mapping[str, str] | None = None
 ) -> tuple[int | None, str, str]:
     """Runs a command, which ends with this process: (status or None when it took too long, stdout, stderr).
 

@@ -28,9 +28,10 @@ from ..runtime import Model, load
 from ..runtime.stats import StepStats
 from ..targets import target_of
 from .feeds import Arrays, checked_dims, make_inputs
+from .onnx_runtime import ort_session, run_ort
 from .roofline import Roof, meter_of, require_flush, unit_of
 from .torch_baseline import PYTORCH, torch_calls
-from .verify import compare, ort_session, run_ort, tolerances_by_name
+from .verify import compare, tolerances_by_name
 
 WARM_SECONDS = 0.05  # of a round, not counted: caches fill, and another system's threads stop spinning
 LEAST_CALLS = 3

@@ -265,6 +265,24 @@ def _size_at(text: str, dims: Mapping[str, int]) -> int | None:
     return as_int(substitute(parse_named(text, dims), {dim(name): const(size) for name, size in dims.items()}))
 
 
+def require_interface(
+    path: Path, inputs: Sequence[str], outputs: Sequence[str], names: Sequence[str], feeds: Arrays
+) -> None:
+    """Raises RunError where a model cannot be a reference, as it has other inputs or outputs than what is compared."""
+    for kind, asked, there in (("input", inputs, feeds), ("output", names, outputs)):
+        if lost := [name for name in asked if name not in there]:
+            which = path if kind == "output" else "what is compared with it"
+            raise RunError(
+                f"{path} is another model: {which} has no {kind} {lost[0]!r}",
+                "name the model that the bundle was made of",
+            )
+
+
+def plain(value: Any) -> Any:
+    """An output of a reference; numbers as arrays."""
+    return value if value is None or isinstance(value, list | dict) else np.asarray(value)
+
+
 @dataclass(frozen=True)
 class Range:
     """What is in an array, without its elements: NaN left out of the bounds and counted apart."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.errors import ConfigError, RunError, TorshcError, UnsupportedError
+from ..base.errors import ConfigError, RunError, TorshcError
 from ..base.folders import scratch_folder
 from ..base.manifest import InputValue, PaddedInput, SizeRange
 from ..base.options import CompileOptions
@@ -23,7 +23,18 @@ from ..pipeline.tolerance import LEAST, UNIT, Tolerance
 from ..runtime import Model, TensorSpec, load
 from .content import content_of
 from .edited import require_survival
-from .feeds import Array, Arrays, Feeds, checked_dims, make_inputs, read_inputs, shape_at
+from .feeds import (
+    Array,
+    Arrays,
+    Feeds,
+    checked_dims,
+    make_inputs,
+    plain,
+    read_inputs,
+    require_interface,
+    shape_at,
+)
+from .onnx_runtime import ort_outputs
 
 if TYPE_CHECKING:
     from ..pipeline.compilation import Compilation
@@ -390,8 +401,9 @@ def reference_outputs(
     Raises:
         RunError: it fails.
         ConfigError, UnsupportedError: ONNX Runtime is not there, or cannot open the model.
+        ModelError: the model names a file that cannot be used.
     """
-    return _ort(path, names, feeds) if against == "ort" else _reference(path, names, feeds, ops)
+    return ort_outputs(path, names, feeds) if against == "ort" else _reference(path, names, feeds, ops)
 
 
 def _reference(path: Path, names: Sequence[str], feeds: Arrays, ops: Sequence[Path]) -> dict[str, Any]:
@@ -407,7 +419,7 @@ def _reference(path: Path, names: Sequence[str], feeds: Arrays, ops: Sequence[Pa
         from .evaluated import run_judged  # start-up: as above
 
         graph = load_graph(path, {name: array.shape for name, array in feeds.items()}, custom=custom)
-        _require_interface(path, [v.name for v in graph.inputs], graph.output_names, names, feeds)
+        require_interface(path, [v.name for v in graph.inputs], graph.output_names, names, feeds)
         found = run_graph(graph, {v: feeds[v.name] for v in graph.inputs}, run_judged)
         return dict(zip(graph.output_names, found, strict=True))
     from onnx.reference import ReferenceEvaluator  # start-up: as above
@@ -417,12 +429,12 @@ def _reference(path: Path, names: Sequence[str], feeds: Arrays, ops: Sequence[Pa
 
     constant = {w.name for w in proto.graph.initializer}
     inputs = [v.name for v in proto.graph.input if v.name not in constant]
-    _require_interface(path, inputs, [v.name for v in proto.graph.output], names, feeds)
+    require_interface(path, inputs, [v.name for v in proto.graph.output], names, feeds)
     declared = evaluator_operators(proto, custom)
     try:
         with np.errstate(all="ignore"):
             evaluator = ReferenceEvaluator(proto, new_ops=[*corrected_operators(proto), *declared])
-            return dict(zip(names, map(_plain, evaluator.run(names, feeds)), strict=True))
+            return dict(zip(names, map(plain, evaluator.run(names, feeds)), strict=True))
     except TorshcError:  # of a user's operator
         raise
     except NotImplementedError as error:
@@ -435,65 +447,3 @@ def _reference(path: Path, names: Sequence[str], feeds: Arrays, ops: Sequence[Pa
             f"onnx's reference evaluator failed: {type(error).__name__}: {error}",
             "compare with --against ort, or give other sizes with --dims",
         ) from error
-
-
-def _require_interface(
-    path: Path, inputs: Sequence[str], outputs: Sequence[str], names: Sequence[str], feeds: Arrays
-) -> None:
-    """Raises RunError where a model cannot be a reference, as it has other inputs or outputs than what is compared."""
-    for kind, asked, there in (("input", inputs, feeds), ("output", names, outputs)):
-        if lost := [name for name in asked if name not in there]:
-            which = path if kind == "output" else "what is compared with it"
-            raise RunError(
-                f"{path} is another model: {which} has no {kind} {lost[0]!r}",
-                "name the model that the bundle was made of",
-            )
-
-
-def _plain(value: Any) -> Any:
-    """An output of a reference; numbers as arrays."""
-    return value if value is None or isinstance(value, list | dict) else np.asarray(value)
-
-
-def ort_session(path: Path, threads: int = 1) -> Any:
-    """An ONNX Runtime session on the CPU.
-
-    Raises:
-        ConfigError: ONNX Runtime is not installed.
-        UnsupportedError: it cannot open the model.
-        ModelError: the model names a file that cannot be used: ONNX Runtime opens these by itself.
-    """
-    from ..formats.files import model_files  # start-up: other references need no front end
-
-    try:
-        import onnxruntime  # optional package
-    except ImportError as error:
-        raise ConfigError("ONNX Runtime is not installed", "pip install onnxruntime") from error
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = threads, 3
-    model_files(path)
-    try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # its exceptions share no public base
-        raise UnsupportedError([f"ONNX Runtime cannot open {path}: {error}"]) from error
-
-
-def _ort(path: Path, names: Sequence[str], feeds: Arrays) -> dict[str, Any]:
-    session = ort_session(path)
-    inputs, outputs = ([v.name for v in found] for found in (session.get_inputs(), session.get_outputs()))
-    _require_interface(path, inputs, outputs, names, feeds)
-    return dict(zip(names, map(_plain, run_ort(session, feeds, list(names))), strict=True))
-
-
-def run_ort(session: Any, feeds: Arrays, names: list[str] | None = None) -> list[Any]:
-    """What ONNX Runtime computes; all outputs where `names` is None.
-
-    Raises:
-        RunError: it fails.
-    """
-    try:
-        found: list[Any] = session.run(names, feeds)
-    except Exception as error:  # as above
-        sizes = ", ".join(f"{name!r} {list(array.shape)}" for name, array in feeds.items())
-        raise RunError(f"ONNX Runtime failed with {sizes}: {error}", "give other sizes with --dims") from error
-    return found
