@@ -12,6 +12,7 @@ from torshc.graph import Graph, Value
 from torshc.kernels.machine import Machine
 from torshc.targets.cpu.attention import AttentionKernel, AttentionTilesKernel
 from torshc.targets.cpu.bf16 import AmxKernel
+from torshc.targets.isa import resolve
 
 from ...support.kernels import Maker, Shape, op, random, sizes
 from ...support.run_kernel import Array, Program, close, compilers, kind_of, kinds, native_lanes
@@ -270,12 +271,14 @@ TILES = [
 Where = tuple[int, str]  # lanes and compiler; neither stands for what is here
 
 
-def by_tiles(values: list[Array], shapes: list[Shape], where: Where = (0, ""), **form: Any) -> tuple[Program, Array]:
-    """Attention of bf16, whose mask is of f32, on a processor with tiles of sums, and its result."""
+def by_tiles(
+    values: list[Array], shapes: list[Shape], where: Where = (0, ""), more: tuple[str, ...] = (), **form: Any
+) -> tuple[Program, Array]:
+    """Attention of bf16, whose mask is of f32, on a processor with tiles of sums and `more`, and its result."""
     m, lanes, compiler = Maker(), where[0] or native_lanes(), where[1] or compilers()[0]
     inputs = [m.input(*s, dtype=BF16 if k < 3 else F32) for k, s in enumerate(shapes)]
     graph = m.output(attention(m, *inputs, out="f32", **form))
-    program = Program(graph, DIMS, Machine(lanes, kind_of(compiler), extras=AmxKernel.needs), compiler)
+    program = Program(graph, DIMS, Machine(lanes, kind_of(compiler), extras=(*AmxKernel.needs, *more)), compiler)
     return program, program.run(*values)[0]
 
 
@@ -316,6 +319,17 @@ def test_tiles_of_rows_that_see_nothing(guard: dict[str, bool]) -> None:
     mask = np.where(RNG.random((2, 37, 300)) < 0.5, -np.inf, 0.0)
     mask[1, :9], mask[0, 3, 7] = -np.inf, np.nan
     check_tiles(shapes, [*values[:3], mask.astype(np.float32)], (0, ""), **guard)
+
+
+def test_the_instruction_rounds_weights_of_tiles_alike() -> None:
+    """Also those of scores so far below the largest that they are zeros, and of NaN."""
+    shapes: list[Shape] = [(2, 37, 8), (2, 300, 8), (2, 300, 8)]
+    q, k, v = of_halves(shapes)
+    q[0, 5, 3] = np.nan
+    k[1] *= 300
+    widest = (resolve().lanes, "")
+    usual, by_instruction = (by_tiles([q, k, v], shapes, widest, more)[1] for more in ((), ("avx512bf16",)))
+    np.testing.assert_array_equal(usual, by_instruction)
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=str)
