@@ -126,6 +126,24 @@ def test_small_faults_are_found(case: str, tmp_path: Path) -> None:
     assert not wrong.ok and wrong.outputs[0].error < 2 * (factor - 1)
 
 
+@pytest.mark.parametrize(
+    ("mode", "against", "quantum"),
+    [("linear", "reference", 1.0), ("linear", "ort", 1.0), ("cubic", "reference", 1.0), ("nearest", "ort", 0.0)],
+)
+def test_weighted_integers_may_be_the_next(mode: str, against: str, quantum: float, tmp_path: Path) -> None:
+    """Resize of them: onnx's evaluator rounds, in f64, and ONNX Runtime drops the fraction."""
+    text = f"""
+        <ir_version: 9, opset_import: ["" : 19]>
+        resized (uint8[1,2,9,7] x) => (uint8[1,2,27,11] y) <int64[4] sizes = {{1, 2, 27, 11}}> {{
+          y = Resize <mode = "{mode}"> (x, , , sizes)
+        }}"""
+    path = save(parsed(text), tmp_path / "m.onnx")
+    compile_model(path, tmp_path / "m.tsc", CompileOptions())
+    with torshc.load(tmp_path / "m.tsc") as loaded:
+        assert [t.quantum for t in loaded.tolerances] == [quantum]
+    assert verify_bundle(path, tmp_path / "m.tsc", against).ok
+
+
 @pytest.mark.parametrize("text", [QDQ, QLINEAR])
 def test_one_quantum(text: str, tmp_path: Path) -> None:
     """An element that is the next integer is said and is no fault; all of them shifted by a twentieth are."""

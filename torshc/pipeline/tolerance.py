@@ -19,6 +19,7 @@ from ..expr import DTYPES, F32, as_int
 from ..expr.formulas_narrow import FORMATS
 from ..graph import Graph, Node, Value
 from ..ops.control.flow import Branching, Looping, bodies
+from ..ops.image.resize import Resize
 from ..ops.quant.quantize import DequantizeLinear, QuantizeLinear
 from ..passes.half_products import FACTORS, rounded_factors
 
@@ -235,7 +236,9 @@ class Paths:
 def _quantises(node: Node, v: Value) -> bool:
     """Whether a node makes integers of few bits of floats. QLinear operators are imported as such casts."""
     few = v.dtype.is_int and v.dtype.name in UNIT
-    return few and (isinstance(node.op, QuantizeLinear) or (node.op.name == "Cast" and node.operands[0].dtype.is_float))
+    weighs = isinstance(node.op, Resize) and node.op.mode != "nearest"  # integers, by fractions
+    casts = node.op.name == "Cast" and node.operands[0].dtype.is_float
+    return few and (isinstance(node.op, QuantizeLinear) or casts or weighs)
 
 
 def _decides(node: Node, v: Value) -> bool:

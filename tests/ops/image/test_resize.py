@@ -28,11 +28,15 @@ def test_nearest(rounding: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int32])
-def test_integers_are_weighted_as_floats_and_lose_their_fraction(dtype: type) -> None:
-    """As of ONNX Runtime; onnx's evaluator rounds them. Weights are quarters, so that no sum is rounded."""
-    x = np.random.default_rng(0).integers(*((0, 255) if dtype is np.uint8 else (-128, 127)), (1, 2, 4, 5)).astype(dtype)
-    scales = np.array([1, 1, 2, 2], F32)
-    contrib.check("Resize", x, None, scales, fixed=(2,), domain="", version=19, mode="linear")
+@pytest.mark.parametrize(("mode", "antialias"), [("linear", 0), ("cubic", 0), ("linear", 1), ("cubic", 1)])
+def test_integers_are_weighted_as_floats_and_rounded(mode: str, antialias: int, dtype: type) -> None:
+    """Halves to even, and what is beyond the type to its nearest; ONNX Runtime drops the fraction."""
+    low, high = (0, 255) if dtype is np.uint8 else (-128, 127)
+    x = np.random.default_rng(0).choice([low, low + 1, 7, high - 1, high], (1, 2, 4, 9)).astype(dtype)
+    x[0, 0] = 7  # which thirds of it may miss
+    scales = [[1, 1, 0.5, 0.6]] if antialias else [[1, 1, 2, 2], [1, 1, 3, 1]]
+    for scale in scales:
+        check("Resize", x, None, np.array(scale, F32), fixed=(2,), mode=mode, antialias=antialias)
 
 
 def test_upsample() -> None:

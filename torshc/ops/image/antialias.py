@@ -10,7 +10,7 @@ from ...expr import F32, Expr, const, max_of
 from ...graph import Node, TensorType
 from ..core.base import Constraints, Index, Inputs, LoopNest, Op, Read, need, operator
 from ..core.scalar import Scalar, element, maximum, where
-from ..core.tensor import Tensor, apply_op
+from ..core.tensor import Tensor, apply_named, apply_op
 from ..nn.conv import inside
 from .taps import ResizeAxis, clamp, keys, source_coordinate
 
@@ -90,11 +90,11 @@ class Blur(Op):
 
 
 def blurred(x: Tensor, axes: Sequence[ResizeAxis], kernel: ResizeKernel) -> Tensor:
-    """Resize with antialias, an axis after the other."""
+    """Resize with antialias, an axis after the other; integers are rounded once, at the end."""
     out = x if x.dtype.is_float else x.cast(F32)
     for k, a in enumerate(axes):
         if a.plain:
             continue
         sums = apply_op(Blur(k, a, kernel, True), out).reshape(a.size, *(1,) * (x.rank - k - 1))
         out = apply_op(Blur(k, a, kernel), out) / sums.cast(out.dtype)
-    return out.cast(x.dtype)
+    return (out if x.dtype.is_float else apply_named("Round", out)).cast(x.dtype)

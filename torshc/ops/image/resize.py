@@ -88,7 +88,8 @@ class Resize(Op):
             for crop, i, d in zip(self.crops, at, x.shape, strict=False):
                 over = i * crop.over + crop.first
                 found = found & ((over >= 0) & (over <= (d - 1) * crop.under))
-            return where(found, total, self.extrapolation).cast(kind)
+            value = where(found, total, self.extrapolation)
+            return (round(value) if is_weighted and not kind.is_float else value).cast(kind)
 
         return LoopNest(body)
 
