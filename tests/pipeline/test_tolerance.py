@@ -140,7 +140,7 @@ def test_weighted_integers_may_be_the_next(mode: str, against: str, quantum: flo
     path = save(parsed(text), tmp_path / "m.onnx")
     compile_model(path, tmp_path / "m.tsc", CompileOptions())
     with torshc.load(tmp_path / "m.tsc") as loaded:
-        assert [t.quantum for t in loaded.tolerances] == [quantum]
+        assert [(t.relative, t.quantum) for t in loaded.tolerances] == [(0.0, quantum)]
     assert verify_bundle(path, tmp_path / "m.tsc", against).ok
 
 

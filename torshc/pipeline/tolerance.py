@@ -219,7 +219,7 @@ class Paths:
 
     def _step(self, node: Node, v: Value) -> float:
         """What a step of a quantised integer is worth in a result; 0 where that is more than moved and scaled."""
-        if _quantises(node, v):
+        if _quantises(node, v) or _weighs_integers(node, v):
             return 1.0
         steps = [self.steps.get(x, 0.0) for x in node.operands]
         if not any(steps):
@@ -236,9 +236,12 @@ class Paths:
 def _quantises(node: Node, v: Value) -> bool:
     """Whether a node makes integers of few bits of floats. QLinear operators are imported as such casts."""
     few = v.dtype.is_int and v.dtype.name in UNIT
-    weighs = isinstance(node.op, Resize) and node.op.mode != "nearest"  # integers, by fractions
-    casts = node.op.name == "Cast" and node.operands[0].dtype.is_float
-    return few and (isinstance(node.op, QuantizeLinear) or casts or weighs)
+    return few and (isinstance(node.op, QuantizeLinear) or (node.op.name == "Cast" and node.operands[0].dtype.is_float))
+
+
+def _weighs_integers(node: Node, v: Value) -> bool:
+    """Whether a node sums integers by fractions, and makes an integer of the sum."""
+    return v.dtype.is_int and isinstance(node.op, Resize) and node.op.mode != "nearest"
 
 
 def _decides(node: Node, v: Value) -> bool:

@@ -63,7 +63,7 @@ def run_ort(session: Any, feeds: Arrays, names: list[str] | None = None) -> list
     """
     try:
         found: list[Any] = session.run(names, feeds)
-    except Exception as error:  # as above
+    except Exception as error:  # its exceptions share no public base
         raise RunError(f"ONNX Runtime failed with {_sizes(feeds)}: {error}", _OTHER_SIZES) from error
     return found
 

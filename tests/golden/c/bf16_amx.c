@@ -68,7 +68,7 @@ static __attribute__((noinline)) void finish_tile(const struct call *from, int r
 
 /* ---- tiles ---- */
 /* Asks for the lines that a vector of row m from column n on will be stored to. */
-T_FN void ask(const struct call *c, int64_t m, int64_t n) {
+T_FN void ask_for_results(const struct call *c, int64_t m, int64_t n) {
     (void)m, (void)n;
     T_FETCH_OUT((float *)c->buf[3], 40 * m + n);
 }
@@ -98,7 +98,7 @@ static void multiply_whole(const struct call *c, struct part *before, struct par
     for (int i = 0; i < steps; i++) {
         t_bf16_part(2, 2, i, i + 1, a, b, start, held, before->sums);
         for (int r = i * ROWS; r < (i + 1) * ROWS && r < now.rows; r++)
-        T_UNROLL for (int v = 0; v < T_NV; v++) ask(c, now.m + r, now.p * T_NR + v * 16);
+        T_UNROLL for (int v = 0; v < T_NV; v++) ask_for_results(c, now.m + r, now.p * T_NR + v * 16);
         const int done = before->done;
         if (done >= before->rows) continue;
         for (int r = done; r < done + ROWS; r++)
@@ -137,7 +137,7 @@ static void copy(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
 }
 
 /* ---- tasks ---- */
-void kf443f7ad7bfb(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k188b3a5facd2(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0], .s1 = dim[1], .s2 = dim[2]}, *c = &at;
     const int64_t m_blocks = 1, n_blocks = c->s1, parts = c->s2;
     int64_t copied = -1; /* matrix whose last rows scratch holds */
