@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import numpy_helper
@@ -97,8 +98,7 @@ def _dtypes(value: Any) -> Iterator[str]:
 @lru_cache(maxsize=1)
 def all_cases() -> tuple[Case, ...]:
     """All cases, ordered by name. The package computes them for some seconds, so they are kept for other processes."""
-    state = content_key([onnx.__version__, np.__version__, Path(__file__).read_bytes()])
-    place = private_folder(cache_folder() / "tests") / f"cases-{state[:16]}.pickle"
+    place = private_folder(cache_folder() / "tests") / f"cases-{state()[:16]}.pickle"
     with place.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # others wait for the one that computes them
         if not place.exists():
@@ -107,6 +107,12 @@ def all_cases() -> tuple[Case, ...]:
             part.replace(place)
     kept: tuple[Case, ...] = pickle.loads(place.read_bytes())
     return kept
+
+
+def state() -> str:
+    """A key of what the cases are computed by."""
+    versions = [package.__version__ for package in (onnx, np, ml_dtypes)]
+    return content_key([*versions, Path(__file__).read_bytes()])
 
 
 def _made_cases() -> tuple[Case, ...]:

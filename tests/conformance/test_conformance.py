@@ -20,7 +20,7 @@ from torshc.ops import REGISTRY
 
 from . import record, sanitized
 from .__main__ import main
-from .cases import Case, all_cases
+from .cases import Case, all_cases, state
 from .runner import CONSTANTS, FAILED, PASSED, UNSUPPORTED, Mode, Outcome, run_case
 
 OPERATORS = 28
@@ -180,6 +180,12 @@ def test_all_cases_are_there() -> None:
     kinds = Counter(c.operator if c.operator.startswith("[") else "node" for c in all_cases())
     stored = {"[simple]": 23, "[pytorch-converted]": 82, "[pytorch-operator]": 35, "[light]": 9}
     assert kinds == {"node": 1884, **stored}
+
+
+def test_other_releases_of_what_computes_cases_compute_them_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = state()
+    monkeypatch.setattr("ml_dtypes.__version__", "0")
+    assert state() != before
 
 
 def test_the_record_only_grows() -> None:
