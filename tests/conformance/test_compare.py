@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import ModelProto
 
 from .cases import Case, all_cases
-from .compare import compare, is_random, same
+from .compare import compare, defined, is_random, same
 
 
 def _case(*outputs: Any) -> Case:
@@ -55,3 +56,40 @@ def test_drawn_values_have_to_be_legal() -> None:
     compare(dropout, {"y": y, "z": mask}, 0)
     with pytest.raises(AssertionError, match="mask"):
         compare(dropout, {"y": y, "z": ~mask}, 0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "inside", "outside"),
+    [
+        (ml_dtypes.int4, [-8.9, -8, 7.9], [-9, 8, np.nan, np.inf]), (ml_dtypes.uint2, [-0.9, 3.9], [-1, 4, -np.inf]),
+        (np.uint8, [-0.9, 255.9], [-1, 256]), (np.int32, [-(2.0**31), 2.0**31 - 1], [2.0**31]),
+        (np.int64, [-(2.0**63), 2.0**62], [2.0**63]), (np.uint64, [2.0**63], [2.0**64]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("operator", ["Cast", "CastLike", "(CastLike)"])
+def test_integers_that_onnx_leaves_open_may_be_any(
+    operator: str, dtype: Any, inside: list[float], outside: list[float]
+) -> None:
+    x = np.array([*inside, *outside])
+    wanted = np.array([*map(int, inside), *[0] * len(outside)]).astype(dtype)
+    case = Case("c", operator, ModelProto(), (((x,), (wanted,)),), 0, 0)
+    for place in range(x.size):
+        got = wanted.copy()
+        got[place] = 1
+        if place >= len(inside):
+            compare(case, {"y": got}, 0)
+            continue
+        with pytest.raises(AssertionError):
+            compare(case, {"y": got}, 0)
+    with pytest.raises(AssertionError, match="shape"):
+        compare(case, {"y": wanted[1:]}, 0)
+
+
+def test_only_casts_of_floats_to_integers_leave_elements_open() -> None:
+    far = np.array([1e9, np.nan])
+    for operator, x, y in (
+        ("Cast", far, far), ("Cast", np.array([1000]), np.zeros(1, np.int8)), ("Add", far, np.zeros(2, np.int8)),
+    ):  # fmt: skip
+        assert defined(Case("c", operator, ModelProto(), (((x,), (y,)),), 0, 0), 0) is ...
+    with pytest.raises(AssertionError, match="no element"):
+        defined(Case("c", "Cast", ModelProto(), (((far,), (np.zeros(2, np.int8),)),), 0, 0), 0)
