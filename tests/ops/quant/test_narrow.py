@@ -15,13 +15,14 @@ from tests.emulation.emulated import emulated_tools
 from tests.support.compare import assert_same, compiled
 from tests.support.models import model
 from torshc.base.errors import ModelError
-from torshc.expr import DTYPES, F16, F32, I8, NARROW, DType, from_numpy, from_onnx
+from torshc.expr import DTYPES, F16, F32, I8, I32, NARROW, DType, from_numpy, from_onnx
 from torshc.expr.functions import FUNCTIONS
 
 Array = np.ndarray[Any, Any]
 FLOATS = [t for t in NARROW if t.is_float]
 SHORT = [t for t in NARROW if t.is_int]
 SATURATING = [t for t in FLOATS if t.name.startswith("f8") and t.name != "f8e8m0"]
+CORNERS = [np.nan, np.inf, -np.inf, 3e9, -3e9, 0, -0.9, 7.9, 8.0]  # of casts to integers
 node = helper.make_node
 
 
@@ -84,8 +85,16 @@ def casts(x: Array, whole: Array) -> tuple[list[NodeProto], dict[str, Array]]:
             add(f"{mode}{saturate}", "x", DTYPES["f8e8m0"], want, saturate=saturate, round_mode=mode)
     add("f4e2m1", "x", DTYPES["f4e2m1"], x.astype(DTYPES["f4e2m1"].numpy))
     for t in SHORT:
-        add(t.name, "whole", t, whole.astype(t.numpy))
+        add(t.name, "whole", t, lowest_bits(whole, t))
     return nodes, wanted
+
+
+def lowest_bits(x: Array, dtype: DType) -> Array:
+    """What Cast says of floats to integers of 4 and 2 bits, also where ONNX leaves it open."""
+    low, high = I32.range
+    whole = np.clip(np.trunc(np.nan_to_num(x.astype(np.float64), nan=0)), low, high).astype(np.int64)
+    least = dtype.range[0]
+    return (least + (whole - least) % 2**dtype.bits).astype(dtype.numpy)
 
 
 @pytest.mark.parametrize("target, level", [("c", 0), ("c", 3), ("llvm", 3)])
@@ -93,7 +102,7 @@ def test_casts_to_narrow_types(target: str, level: int, tmp_path: Path) -> None:
     whole = np.random.default_rng(1).uniform(-70000, 70000, 5003).astype(np.float32)
     feeds = {
         "x": floats(),
-        "whole": np.concatenate([whole, whole / 4096, np.array([np.nan, 0, -0.9, 7.9, 8.0], np.float32)]),
+        "whole": np.concatenate([whole, whole / 4096, np.array(CORNERS, np.float32)]),
     }
     nodes, wanted = casts(feeds["x"], feeds["whole"])
     found = compiled(model(nodes, feeds, opset=25), feeds, tmp_path, opt_level=level, target=target, fallback=False)
@@ -128,6 +137,20 @@ def test_casts_of_constants_and_of_integers(tmp_path: Path) -> None:
     found = compiled(model(nodes, {"n": n}, weights={"x": x}, opset=25), {"n": n}, tmp_path, opt_level=3)
     for name, want in wanted.items():
         assert_same(found[name], want, name)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("level", [0, 3])
+def test_casts_to_integers_are_folded_as_they_run(level: int, tmp_path: Path) -> None:
+    """Also of what the integers cannot hold, which ONNX leaves open, and without a word of NumPy's."""
+    integers = [t for t in DTYPES.values() if t.is_int]
+    x = np.concatenate([floats()[::997], np.array(CORNERS, np.float32)])
+    nodes = [node("Cast", [of], [f"y_{of}_{t.name}"], to=t.onnx) for t in integers for of in ("x", "w")]
+    made = model(nodes, {"x": x}, weights={"w": x}, opset=25)
+    with np.errstate(all="warn"):
+        found = compiled(made, {"x": x}, tmp_path, opt_level=level)
+    for t in integers:
+        assert_same(found[f"y_w_{t.name}"], found[f"y_x_{t.name}"], t.name)
 
 
 def test_what_a_cast_must_not_skip(tmp_path: Path) -> None:
