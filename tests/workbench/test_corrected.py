@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
-from tests.support.compare import assert_close
+from tests.support.compare import assert_close, assert_same, compiled
 from tests.support.ml_nodes import model_of
-from tests.support.models import ML, Array, feeds_of, node_model, parsed
+from tests.support.models import ML, Array, feeds_of, model, node_model, parsed
 from tests.support.nodes import numbers
 from torshc.base.options import CompileOptions
+from torshc.expr import DTYPES
 from torshc.workbench.corrected import MatMulInteger
+from torshc.workbench.corrected_casts import decide_casts
 from torshc.workbench.onnx_runtime import ort_outputs_here
 from torshc.workbench.verify import reference_outputs, verify_model
 
@@ -343,6 +345,46 @@ def test_what_is_optional(tmp_path: Path) -> None:
     assert found["full"] and not found["empty"]
 
 
+FAR = [0.9, -0.9, -3, 8, 100, 200, 300, -129, 7e4, 3e9, 1e10, -1e10, 1e19, 2e19, np.inf, -np.inf, np.nan]
+INTEGERS = [t for t in DTYPES.values() if t.is_int]
+
+
+@pytest.mark.parametrize("source", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("name", ["Cast", "CastLike"])
+def test_casts_to_integers_that_cannot_hold_a_float(name: str, source: str, tmp_path: Path) -> None:
+    """ONNX leaves these open: a bundle is right."""
+    with np.errstate(over="ignore"):
+        x = np.array(FAR).astype(DTYPES[source].numpy)
+    likes = {f"like_{t}": np.zeros(1, t.numpy) for t in INTEGERS}
+    casts = {
+        "Cast": [helper.make_node("Cast", ["x"], [f"y_{t}"], to=t.onnx) for t in INTEGERS],
+        "CastLike": [helper.make_node("CastLike", ["x", f"like_{t}"], [f"y_{t}"]) for t in INTEGERS],
+    }
+    made = model(casts[name], {"x": x}, weights=likes, opset=25)
+    got = compiled(made, {"x": x}, tmp_path)
+    wanted = reference_outputs(tmp_path / "m.onnx", "reference", [*got], {"x": x})
+    for output, array in got.items():
+        assert_same(array, wanted[output], output)
+
+
+def test_casts_that_a_type_holds_stay_the_evaluators_own() -> None:
+    x = np.array([-129.0, -128.9, 127.9, 128, np.nan])
+    found = decide_casts(x, np.array([1, 2, 3, 4, 5], np.int8))
+    assert found.dtype == np.int8 and found.tolist() == [-128, 2, 3, 127, 0]
+    for other in (x, x > 0, np.array([*map(str, x)], object)):
+        assert decide_casts(x, other) is other
+    assert decide_casts(np.array([300]), likewise := np.array([44], np.int8)) is likewise
+
+
+@pytest.mark.parametrize(("to", "far"), [(TensorProto.INT32, 1e10), (TensorProto.INT4, 100), (TensorProto.UINT8, -3)])
+def test_a_verdict_on_casts_of_what_a_type_cannot_hold(to: int, far: float, tmp_path: Path) -> None:
+    x = np.array([far, np.nan, 3.7, 1], np.float32)
+    onnx.save(model([helper.make_node("Cast", ["x"], ["y"], to=to)], {"x": x}, opset=25), tmp_path / "m.onnx")
+    np.save(tmp_path / "x.npy", x)
+    verdict = verify_model(tmp_path / "m.onnx", CompileOptions(), inputs=[f"x={tmp_path / 'x.npy'}"])
+    assert verdict.ok, verdict
+
+
 # Of opsets that ONNX Runtime does not compute.
 OLDEST: list[tuple[str, int, list[Array | None], int, dict[str, Any]]] = [
     *[(name, opset, [X, numbers(3)], 1, {"broadcast": 1, "axis": 1})
@@ -355,6 +397,7 @@ OLDEST: list[tuple[str, int, list[Array | None], int, dict[str, Any]]] = [
     ("BatchNormalization", 6, [X, *(numbers(3, seed=k) ** 2 for k in range(4))], 1, {"is_test": 1}),
     ("Cast", 1, [X], 1, {"to": "INT32"}),
     ("Cast", 6, [X], 1, {"to": 7}),
+    ("Cast", 6, [X], 1, {"to": 2}),
     ("Clip", 1, [X], 1, {"min": -0.5}),
     ("Concat", 1, [X, X[:, :1]], 1, {}),
     ("Concat", 1, [X, X[:1]], 1, {"axis": 0}),

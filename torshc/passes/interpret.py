@@ -302,7 +302,7 @@ class _Evaluator:
         if e.op == "select":
             return np.where(xs[0], xs[1], xs[2])
         if e.op == "cast":
-            return _cast(xs[0], e.dtype)
+            return convert(xs[0], e.dtype)
         if e.op in ("add", "mul") and len(xs) > 2:
             total = xs[0]
             for x in xs[1:]:
@@ -352,7 +352,7 @@ class _Evaluator:
         return bits.view(source.dtype)
 
 
-def _cast(x: Array, dtype: DType) -> Array:
+def convert(x: Array, dtype: DType) -> Array:
     """Conversion as :func:`torshc.expr.cast` defines it."""
     if dtype is BOOL:
         return np.asarray(x != 0)

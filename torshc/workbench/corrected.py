@@ -19,6 +19,7 @@ from onnx.reference.ops.aionnxml import load_op as load_op_of_ml
 from onnx.reference.ops.aionnxml.op_svm_classifier import SVMClassifier as _SVMClassifier
 from onnx.reference.ops.op_loop import Loop as _Loop
 
+from .corrected_casts import decide_casts
 from .corrected_old import OLD, SETTLED
 from .corrected_pools import AveragePool, GlobalAveragePool, GlobalLpPool, LpPool, MaxPool
 from .corrected_recurrent import GRU, LSTM, RNN
@@ -47,6 +48,23 @@ class BatchNormalization(OpRun):
         flat = (a.reshape(-1) for a in vectors)  # a number for each element, as if it were a channel
         y, *rest = run(x.reshape(len(x), -1), *flat, **named)
         return y.reshape(x.shape), *rest
+
+
+class Cast(OpRun):
+    """Its own knows no names of types, as before opset 6, and leaves floats that an integer type cannot hold to NumPy.
+    ONNX leaves these open: here they are as in a run.
+    """
+
+    def _run(self, x: Array, to: str | int, **given: Any) -> tuple[Array]:
+        kind = onnx.TensorProto.DataType.Value(to.upper()) if isinstance(to, str) else to
+        return (decide_casts(x, _own(self, version=25)(x, to=kind, **given)[0]),)
+
+
+class CastLike(OpRun):
+    """As Cast, and its own takes no `round_mode`."""
+
+    def _run(self, x: Array, like: Array, saturate: int, **_: Any) -> tuple[Array]:
+        return (decide_casts(x, _own(self, version=25)(x, like, saturate=saturate)[0]),)
 
 
 class ConvTranspose(OpRun):
@@ -429,10 +447,11 @@ def _in_floats(name: str, corrected: Any = None) -> type[OpRun]:
 
 
 _ALL: tuple[type[OpRun], ...] = (
-    Attention, AveragePool, BatchNormalization, ConvTranspose, DequantizeLinear, Dropout, Flatten, GatherElements,
-    GlobalAveragePool, GlobalLpPool, GridSample, GRU, Hardmax, LogSoftmax, Loop, LpNormalization, LpPool, LRN, LSTM,
-    MatMulInteger, MaxPool, Mean, OneHot, OneHotEncoder, Optional, OptionalGetElement, OptionalHasElement, Pad,
-    ReduceLogSumExp, ReduceSumSquare, Resize, RNN, RoiAlign, Scatter, Softmax, Softsign, Unsqueeze, Upsample,
+    Attention, AveragePool, BatchNormalization, Cast, CastLike, ConvTranspose, DequantizeLinear, Dropout, Flatten,
+    GatherElements, GlobalAveragePool, GlobalLpPool, GridSample, GRU, Hardmax, LogSoftmax, Loop, LpNormalization,
+    LpPool, LRN, LSTM, MatMulInteger, MaxPool, Mean, OneHot, OneHotEncoder, Optional, OptionalGetElement,
+    OptionalHasElement, Pad, ReduceLogSumExp, ReduceSumSquare, Resize, RNN, RoiAlign, Scatter, Softmax, Softsign,
+    Unsqueeze, Upsample,
     *map(_in_floats, ("FeatureVectorizer", "LinearClassifier", "Scaler", "SVMRegressor", "TreeEnsembleRegressor")),
     *(_in_floats(own.__name__, own) for own in (LinearRegressor, Normalizer, SVMClassifier)),
 )  # fmt: skip

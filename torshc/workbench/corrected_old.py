@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops import load_op
 
@@ -35,14 +34,6 @@ def _without_hint(name: str) -> type[OpRun]:
         return own._run(self, *arrays, **{k: v for k, v in given.items() if k != "consumed_inputs"})
 
     return type(name, (own,), {"_run": run})
-
-
-class Cast(OpRun):
-    """Its own knows no names of types."""
-
-    def _run(self, x: Array, to: str | int, **_: Any) -> tuple[Array]:
-        kind = TensorProto.DataType.Value(to.upper()) if isinstance(to, str) else to
-        return (x.astype(helper.tensor_dtype_to_np_dtype(kind)),)
 
 
 class Clip(OpRun):
@@ -108,5 +99,5 @@ class Tile(OpRun):
 
 
 OLD: tuple[type[OpRun], ...] = (
-    *map(_along_an_axis, _BINARY), *map(_without_hint, _HINTED), Cast, Clip, Concat, Gemm, Reshape, Selu, Split, Tile,
+    *map(_along_an_axis, _BINARY), *map(_without_hint, _HINTED), Clip, Concat, Gemm, Reshape, Selu, Split, Tile,
 )  # fmt: skip
