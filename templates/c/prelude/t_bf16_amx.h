@@ -146,9 +146,13 @@ T_FN void t_bf16_part(const int down, const int across, int from, int to, struct
     for (int i = from; i < to; i++, b.at += T_STEP) {
         const int first = i == 0;
         const uint16_t *rows = a.at + (a.places ? a.places[tap] : 0);
+        T_LOAD_WEIGHTS(6, b.at, 64);
+        T_AMX_SPACE();
+        if (across > 1) T_LOAD_WEIGHTS(7, b.at + b.panel, 64);
+        T_AMX_SPACE();
         T_LOAD_ROWS(4, rows, a.row * 2);
         T_AMX_SPACE();
-        T_LOAD_WEIGHTS(6, b.at, 64);
+        if (down > 1) T_LOAD_ROWS(5, rows + a.below, a.row * 2);
         T_AMX_SPACE();
         if (first) {
             T_AMX_STORE(0, before, row);
@@ -162,23 +166,15 @@ T_FN void t_bf16_part(const int down, const int across, int from, int to, struct
             if (start) T_AMX_LOAD(2, start + T_BELOW, row);
             else T_AMX_ZERO(2);
         }
-        if (down > 1) {
-            T_LOAD_ROWS(5, rows + a.below, a.row * 2);
-            T_AMX_SPACE();
-            T_AMX_DOT_BF16(2, 5, 6);
-            T_AMX_SPACE();
-        }
+        if (down > 1) T_AMX_DOT_BF16(2, 5, 6);
+        T_AMX_SPACE();
         if (first) {
             T_AMX_STORE(1, before + 16, row);
             if (start) T_AMX_LOAD(1, start + 16, row);
             else T_AMX_ZERO(1);
         }
-        if (across > 1) {
-            T_LOAD_WEIGHTS(7, b.at + b.panel, 64);
-            T_AMX_SPACE();
-            T_AMX_DOT_BF16(1, 4, 7);
-            T_AMX_SPACE();
-        }
+        if (across > 1) T_AMX_DOT_BF16(1, 4, 7);
+        T_AMX_SPACE();
         if (first) {
             T_AMX_STORE(3, before + T_BELOW + 16, row);
             if (start) T_AMX_LOAD(3, start + T_BELOW + 16, row);
