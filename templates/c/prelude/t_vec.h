@@ -262,8 +262,12 @@ T_FN u16v t_to_bf16_(f32v x) {
     const u32v w = (u32v)x, small = (u32v)((w & 0x7f800000) == 0);
     return T_CONV(((w + 0x7fff + (w >> 16 & 1)) >> 16 & small) | (T_CONV(y, u32) & ~small), u16);
 }
+/* Kernels whose products take subnormal numbers for zeros store zeros for them: a product with Gelu takes 0.87 of the time so. */
+#ifdef T_FLUSHES
+#define T_ENCODE_BF16(x) t_normal_to_bf16_(x)
+#else
 #define T_ENCODE_BF16(x) t_to_bf16_(x)
-#define T_ENCODE_NORMAL_BF16(x) t_normal_to_bf16_(x)
+#endif
 #endif
 
 #define T_DEF_LOADS(N, S, U) \

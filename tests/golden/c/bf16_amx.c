@@ -5,6 +5,7 @@
 #define T_NV 2
 #define T_STEP_WORDS 12
 #define T_KEEP_ROWS 1
+#define T_FLUSHES 1
 #include "t_kernel.h"
 
 T_FN f32v t_decode_bf16(u16v x) {
@@ -137,7 +138,7 @@ static void copy(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
 }
 
 /* ---- tasks ---- */
-void k188b3a5facd2(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k2883ac9e3c9e(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0], .s1 = dim[1], .s2 = dim[2]}, *c = &at;
     const int64_t m_blocks = 1, n_blocks = c->s1, parts = c->s2;
     int64_t copied = -1; /* matrix whose last rows scratch holds */

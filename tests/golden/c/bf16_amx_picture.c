@@ -9,6 +9,7 @@
 #define T_TILE_ROWS 12
 #define T_STEP_WORDS 6
 #define T_KEEP_ROWS 1
+#define T_FLUSHES 1
 #include "t_kernel.h"
 
 T_FN f32v t_decode_bf16(u16v x) {
@@ -148,7 +149,7 @@ T_FN struct t_bf16_rows rows_at(const struct call *c, const uint16_t *all, int64
 }
 
 /* ---- tasks ---- */
-void k9e0451ec0757(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k41565dbae567(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 1, n_blocks = 1;

@@ -5,6 +5,7 @@
 #define T_MR 32
 #define T_NV 2
 #define T_KEEP_ROWS 1
+#define T_FLUSHES 1
 #include "t_kernel.h"
 
 T_FN f32v t_decode_bf16(u16v x) {
@@ -152,7 +153,7 @@ static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
 }
 
 /* ---- tasks ---- */
-void k9dc1841249ae(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k3bec6d09957e(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 1, n_blocks = 1;

@@ -4,6 +4,7 @@
 #define T_MR 8
 #define T_NV 3
 #define T_BF16_DOT 1
+#define T_FLUSHES 1
 #include "t_kernel.h"
 
 T_FN f32v t_decode_bf16(u16v x) {
@@ -65,7 +66,7 @@ T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, 
 }
 
 /* ---- tasks ---- */
-void k54815bc0668a(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void ke135f6de2c6a(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0]}, *c = &at;
     const int64_t m_blocks = t_imin(((c->s0 + 7) / 8), t_imax(1, ((c->s0 + 48) / 96))), n_blocks = 1;
     (void)scratch;
