@@ -44,14 +44,21 @@ static __attribute__((unused)) void t_bf16_turn_columns(const uint16_t *from, in
         }
 }
 
-/* Floats, none of them subnormal, rounded to bf16, the nearest, ties to even, as floats. */
-T_FN f32v t_bf16_round(f32v x) {
-#ifdef T_ENCODE_NORMAL_BF16
-    return (f32v)(T_CONV(T_ENCODE_NORMAL_BF16(x), u32) << 16);
-#else
-    const u32v w = (u32v)x, nan = (u32v)(x != x);
-    return (f32v)(((w + 0x7fff + (w >> 16 & 1)) & 0xffff0000 & ~nan) | (nan & 0x7fc00000));
-#endif
+#if TORSHC_LANES == 16 && defined(__AVX512BF16__)
+/* Words of two floats rounded to bf16, the nearest, ties to even, the first one below; of none subnormal. */
+T_FN u32v t_bf16_pair(f32v first, f32v second) {
+    u32v beside;
+    typedef uint16_t halves __attribute__((vector_size(64)));
+    __asm__("vcvtne2ps2bf16 %1, %2, %0" : "=v"(beside) : "v"(first), "v"(second));
+    return (u32v)__builtin_shufflevector((halves)beside, (halves)beside, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23,
+                                         8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
 }
+#else
+T_FN u32v t_bf16_bits_(f32v x) {
+    const u32v w = (u32v)x, nan = (u32v)(x != x);
+    return ((w + 0x7fff + (w >> 16 & 1)) >> 16 & ~nan) | (nan & 0x7fc0);
+}
+T_FN u32v t_bf16_pair(f32v first, f32v second) { return t_bf16_bits_(first) | t_bf16_bits_(second) << 16; }
+#endif
 
 #endif

@@ -6,6 +6,7 @@
  * columns are the rows of the left one, and results are turned last.  Task: a block of panels. */
 #define T_MR 32
 #define T_NV 2
+#define T_FLUSHES 1
 #include "t_kernel.h"
 
 T_FN f32v t_decode_bf16(u16v x) {
@@ -74,19 +75,17 @@ T_FN void finish(const struct call *c, int64_t row, int64_t col, f32v acc, int64
 }
 
 /* ---- arithmetic ---- */
-/* e^x for x <= 0 (and NaN), 0 below the normal range: 2^(n + r), 2^r = 1 + r Q(r) on |r| <= 1/2, error 2^-18, as weights are
- * rounded to bf16. */
+/* 2^x for x <= 0 (and NaN), 0 from 2^-127 down: 2^(n + r), 2^r = 1 + r Q(r) on |r| <= 1/2, error 2^-13, as weights are rounded
+ * to bf16. */
 T_FN f32v weight_of(f32v x) {
-    const f32v low = t_splat_f32(-87.0f);
-    const i32v gone = (i32v)(x < low);
-    const f32v y = t_blend_f32_(gone, low, x) * 1.44269504088896341f;
+    const f32v low = t_splat_f32(-127.0f), power = x;
+    const f32v y = t_blend_f32_((i32v)(power < low), low, power);
     const f32v t = y + 0x1.8p23f;
     const f32v r = y - (t - 0x1.8p23f);
-    f32v e = r * 9.58284e-3f + 5.590646e-2f;
-    e = e * r + 2.4024099e-1f;
-    e = e * r + 6.9312419e-1f;
+    f32v e = r * 5.5008258e-2f + 2.4220958e-1f;
+    e = e * r + 6.9328285e-1f;
     e = e * r + 1.0f;
-    return (f32v)((i32v)((u32v)e + ((u32v)t << 23)) & ~gone);
+    return (f32v)((u32v)e + ((u32v)t << 23));
 }
 
 /* The larger one; a NaN in `a` is passed over, and shows in the weights instead. */
@@ -115,17 +114,15 @@ static void transpose(const float *from, int64_t stride, int64_t step, int rows,
 
 /* ---- scores and weights ---- */
 
-/* A panel's scores of key i, from lane v on: scaled and masked, and stored. */
-T_FN f32v score_of(struct workspace *w, const struct block *s, const struct panel *q, int i, int v) {
-    float *at = w->scores + i * T_NR + v;
-    f32v x = t_load_f32(at);
-    t_store_f32(at, x);
+/* A panel's scores of key i, from lane v on, scaled and masked, as powers of 2. */
+T_FN f32v score_of(const struct workspace *w, const struct block *s, const struct panel *q, int i, int v) {
+    f32v x = t_load_f32(w->scores + i * T_NR + v) * 1.44269504088896341f;
     (void)s, (void)q;
     return x;
 }
 
-/* All scores from lane v on; the largest, of even keys and of odd ones beside each other, as each waits for the one before. */
-T_FN f32v scores_of(struct workspace *w, const struct block *s, const struct panel *q, int v) {
+/* The largest score from lane v on, of even keys and of odd ones beside each other, as each waits for the one before. */
+T_FN f32v largest_score(const struct workspace *w, const struct block *s, const struct panel *q, int v) {
     f32v even = t_splat_f32(-INF), odd = even;
     int i = 0;
     for (; i + 2 <= s->count; i += 2) {
@@ -136,41 +133,35 @@ T_FN f32v scores_of(struct workspace *w, const struct block *s, const struct pan
     return larger(even, odd);
 }
 
-/* Scores become weights e^(score - maximum), of two keys to a word; the panel's maximum and sum are brought up to date.  What
+/* Scores become weights 2^(score - maximum), of two keys to a word; the panel's maximum and sum are brought up to date.  What
  * is summed is what values are multiplied with. */
 T_FN void exponentiate(struct workspace *w, const struct block *s, const struct panel *q, int v, f32v maximum) {
     const f32v old = t_load_f32(q->maximum + v), now = larger(maximum, old);
-    /* Where nothing is seen yet all weights are e^-inf = 0. */
+    /* Where nothing is seen yet all weights are 0, of -inf. */
     const f32v base = t_blend_f32_((i32v)(now == -INF), (f32v){0}, now);
     const f32v factor = weight_of(old - base);
-    f32v sum = t_load_f32(q->total + v) * factor;
+    f32v even = t_load_f32(q->total + v) * factor, odd = {0};
     uint32_t *words = w->weights + v / 16 * (KEYS * 8) + v % 16;
-    const float *scores = w->scores + v;
     int i = 0;
-    for (; i + 2 <= s->count; i += 2) {
-        const f32v even = t_bf16_round(weight_of(t_load_f32(scores + i * T_NR) - base));
-        const f32v odd = t_bf16_round(weight_of(t_load_f32(scores + (i + 1) * T_NR) - base));
-        t_store_u32(words + i * 8, (u32v)even >> 16 | (u32v)odd);
-        sum += even;
-        sum += odd;
-    }
-    if (i < s->count) {
-        const f32v even = t_bf16_round(weight_of(t_load_f32(scores + i * T_NR) - base));
-        t_store_u32(words + i * 8, (u32v)even >> 16);
-        sum += even;
-        i += 2;
+    for (; i < s->count; i += 2) {
+        const f32v first = weight_of(score_of(w, s, q, i, v) - base);
+        const f32v second = i + 1 < s->count ? weight_of(score_of(w, s, q, i + 1, v) - base) : (f32v){0};
+        const u32v word = t_bf16_pair(first, second);
+        t_store_u32(words + i * 8, word);
+        even += (f32v)(word << 16);
+        odd += (f32v)(word & 0xffff0000);
     }
     for (; i % 32; i += 2) t_store_u32(words + i * 8, (u32v){0});
     t_store_f32(q->maximum + v, now);
     t_store_f32(w->factor + v, factor);
-    t_store_f32(q->total + v, sum);
+    t_store_f32(q->total + v, even + odd);
 }
 
 static void compute_weights(struct workspace *w, const struct block *s, const struct panel *q) {
     for (int i = 0; i < s->count; i += 32)
     t_bf16_tile(s->count - i, q->count, DEEP / 32, t_bf16_packed(w->keys + i * DEEP, DEEP),
         (struct t_bf16_panels){q->queries, DEEP * 8, q->queries, 0, 0, 0}, w->scores + i * T_NR);
-    for (int v = 0; v < q->count; v += LANES) exponentiate(w, s, q, v, scores_of(w, s, q, v));
+    for (int v = 0; v < q->count; v += LANES) exponentiate(w, s, q, v, largest_score(w, s, q, v));
 }
 
 /* ---- weighted values ---- */
@@ -224,9 +215,9 @@ static void pack(const struct call *c, struct workspace *w, const struct block *
         w->values + col * KEYS + i * 512);
 }
 
-/* All keys for n queries from `row` on. */
+/* All keys for n queries from `row` on; a single block of them may be packed already. */
 static void run(const struct call *c, struct workspace *w, const uint16_t *q, const uint16_t *k, const uint16_t *v,
-    int64_t row, int n) {
+    int64_t row, int n, int packed) {
     const int64_t keys = 33, blocks = t_imax(1, (keys + KEYS - 1) / KEYS);
     const int64_t size = (keys + blocks * 32 - 1) / (blocks * 32) * 32;
     for (int r = 0; r < n; r += 16) t_bf16_turn_rows(q + (row + r) * Q_ROW, Q_ROW, n - r, DEPTH, w->queries + r * (DEEP / 2));
@@ -237,7 +228,7 @@ static void run(const struct call *c, struct workspace *w, const uint16_t *q, co
     for (int64_t i = 0; i < blocks; i++) {
         const int64_t key = i * size;
         const struct block all = {key, (int)t_imin(size, keys - key)};
-        pack(c, w, &all, k + key * K_ROW, v + key * V_ROW);
+        if (!packed || blocks > 1) pack(c, w, &all, k + key * K_ROW, v + key * V_ROW);
         for (int r = 0; r < n; r += T_NR) {
             struct panel to = {.row = row + r, .count = n - r < T_NR ? n - r : T_NR, .first = key == 0,
                 .queries = w->queries + r * (DEEP / 2), .maximum = w->maximum + r, .total = w->total + r,
@@ -251,12 +242,13 @@ static void run(const struct call *c, struct workspace *w, const uint16_t *q, co
 }
 
 /* ---- tasks ---- */
-void k4c879bd279fc(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k5878b28e2e97(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t queries = 9, panels = (queries + T_NR - 1) / T_NR;
     const int64_t blocks = (queries + ROWS - 1) / ROWS;
     t_bf16_open();
+    const uint16_t *keys = NULL, *values = NULL; /* of the task before */
     for (int64_t task = begin; task < end; task++) {
         const int64_t block = task % blocks, row = t_cut(panels, blocks, block) * T_NR;
         const int64_t stop = t_imin(t_cut(panels, blocks, block + 1) * T_NR, queries);
@@ -265,7 +257,8 @@ void k4c879bd279fc(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const uint16_t *q = (const uint16_t *)buf[0] + 144 * c->i0;
         const uint16_t *k = (const uint16_t *)buf[1] + 528 * c->i0;
         const uint16_t *v = (const uint16_t *)buf[2] + 264 * c->i0;
-        run(c, scratch, q, k, v, row, (int)(stop - row));
+        run(c, scratch, q, k, v, row, (int)(stop - row), k == keys && v == values);
+        keys = k, values = v;
     }
     t_bf16_close();
 }

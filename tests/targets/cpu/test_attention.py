@@ -321,6 +321,16 @@ def test_tiles_of_rows_that_see_nothing(guard: dict[str, bool]) -> None:
     check_tiles(shapes, [*values[:3], mask.astype(np.float32)], (0, ""), **guard)
 
 
+@pytest.mark.parametrize("mask_rows", [1, 37])
+def test_tiles_of_rows_that_the_lowest_number_masks(mask_rows: int) -> None:
+    """Such a mask adds to scores, and hides none of them: where all keys have it, all weigh the same."""
+    shapes: list[Shape] = [(2, 37, 8), (2, 300, 8), (2, 300, 8), (2, mask_rows, 300)]
+    values = of_halves(shapes)
+    mask = np.zeros((2, mask_rows, 300), np.float32)
+    mask[0] = mask[1, :, :200] = np.finfo(np.float32).min
+    check_tiles(shapes, [*values[:3], mask])
+
+
 def test_the_instruction_rounds_weights_of_tiles_alike() -> None:
     """Also those of scores so far below the largest that they are zeros, and of NaN."""
     shapes: list[Shape] = [(2, 37, 8), (2, 300, 8), (2, 300, 8)]
