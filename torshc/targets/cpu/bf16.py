@@ -23,6 +23,8 @@ GROUP_BYTES = 512 * 1024  # of weights of a group of columns, of which L2 holds 
 STEP_WORDS = (16, 14, 12)  # words of two k that one of several equal steps takes, the best first
 STAY_BYTES = 768 * 1024  # of weights that stay in L2 beside the rows that they are multiplied with
 CHUNK_BYTES = 1280 * 1024  # of weights that many rows are multiplied with, one tile of them after the other
+SHORT_CHUNK_BYTES = 320 * 1024  # of weights that fewer rows are, whose first tile waits for all of them
+RESULT_BYTES = 16 * 1024 * 1024  # that lie in no cache: columns of a tile at a time take half as long again to write
 MANY_ROWS = 384  # of a product, of which the first ones may wait for weights
 STREAM_BYTES = (
     4 * 1024 * 1024
@@ -220,13 +222,21 @@ class AmxKernel(Bf16GemmKernel):
         Results are then written by rows, and weights are read again from L2, in the order in which they lie.
         """
         rows, depth, columns = (as_int(e) or 0 for e in (self.m.args[0], self.k, self.n.args[0]))
-        many = self.direct and rows >= MANY_ROWS and columns >= depth > 0 and not self.crowded
-        return self.has_few_weights or many
+        many = rows >= MANY_ROWS and columns >= depth > 0
+        return self.has_few_weights or (self.direct and not self.crowded and (many or self.writes_far))
+
+    @property
+    def writes_far(self) -> bool:
+        """Whether some tiles of rows have so many results that these are better written in long pieces of rows."""
+        rows, columns = (as_int(e) or 0 for e in (self.m.args[0], self.n.args[0]))
+        size = sum(self.buffers[s.buffer].dtype.size for s in self.stores)
+        return self.tile.rows < rows < MANY_ROWS and rows * columns * size >= RESULT_BYTES
 
     @property
     def chunks(self) -> int:
         """Pieces of the columns whose weights stay in L2 for all rows."""
-        return -(-(self.weight_bytes or 0) // CHUNK_BYTES) if self.rows_first else 1
+        size = SHORT_CHUNK_BYTES if self.writes_far else CHUNK_BYTES
+        return -(-(self.weight_bytes or 0) // size) if self.rows_first else 1
 
     @property
     def keeps(self) -> str:
