@@ -59,22 +59,18 @@ T_FN void t_int8_sums(const int down, const int across, struct t_rows x, struct 
         for (int i = 0; i < x.steps; i++, a += x.step, b += 256) {
             T_AMX_LOAD(6, b, 64);
             T_AMX_SPACE();
+            if (across > 1) T_AMX_LOAD(7, b + w.panel, 64);
+            T_AMX_SPACE();
             T_AMX_LOAD(4, a, x.row);
+            T_AMX_SPACE();
+            if (down > 1) T_AMX_LOAD(5, a + x.below, x.row);
             T_AMX_SPACE();
             T_AMX_DOT_U8_I8(0, 4, 6);
             T_AMX_SPACE();
-            if (down > 1) {
-                T_AMX_LOAD(5, a + x.below, x.row);
-                T_AMX_SPACE();
-                T_AMX_DOT_U8_I8(2, 5, 6);
-                T_AMX_SPACE();
-            }
-            if (across > 1) {
-                T_AMX_LOAD(7, b + w.panel, 64);
-                T_AMX_SPACE();
-                T_AMX_DOT_U8_I8(1, 4, 7);
-                T_AMX_SPACE();
-            }
+            if (down > 1) T_AMX_DOT_U8_I8(2, 5, 6);
+            T_AMX_SPACE();
+            if (across > 1) T_AMX_DOT_U8_I8(1, 4, 7);
+            T_AMX_SPACE();
             if (down > 1 && across > 1) T_AMX_DOT_U8_I8(3, 5, 7);
             T_AMX_SPACE();
             w.line = t_panels_ahead(1, (const uint32_t *)w.next, w.panel, w.panel / 2, w.line, w.rate);
