@@ -267,6 +267,12 @@ def test_equal_expressions_are_one_object() -> None:
     assert call("lt", axis("i", n), n).dtype is BOOL
 
 
+def test_a_number_beside_multiples_is_divided_too() -> None:
+    m = dim("m")
+    for n, d in ((-1, 2), (1, 2), (-7, 3), (5, 4), (-1, -2)):
+        assert (m * d + n) // d is m + n // d
+
+
 def test_a_sum_divides_its_multiples() -> None:
     b, h, w = dim("b"), dim("h"), dim("w")
     d = b + b * h + b * h * w + 1

@@ -242,6 +242,8 @@ def floordiv(a: Expr, d: Expr) -> Expr:
     quotient, rest = _split(a, d)
     if as_int(rest) == 0 or _fits(rest, d):
         return quotient
+    if (n := as_int(rest)) is not None and m:
+        return add(quotient, const(n // m))
     if rest.op == "floordiv" and _positive(rest.args[1]) and _positive(d) and _product_fits(rest.args[1], d):
         inner = floordiv(rest.args[0], rest.args[1] * d)
     else:
