@@ -517,32 +517,23 @@ def test_many_results_are_written_by_rows(monkeypatch: pytest.MonkeyPatch) -> No
     np.testing.assert_array_equal(*found)
 
 
-def test_results_that_lie_in_no_cache_are_written_in_long_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few rows take columns in short chunks then: no bit is another."""
-    for name, size in (("FEW_BYTES", 0), ("STAY_BYTES", 0), ("SHORT_CHUNK_BYTES", 64 * 64 * 2)):
-        monkeypatch.setattr(f"torshc.targets.cpu.bf16.{name}", size)
-    left, right = halves(3, 70, 64), halves(4, 64, 230)
-    found = []
-    for least, chunks in ((70 * 230 * 4 + 1, 1), (70 * 230 * 4, 4)):
-        monkeypatch.setattr("torshc.targets.cpu.bf16.RESULT_BYTES", least)
-        m = Maker()
-        made = program(m.output(product(m, m.input(*left.shape, dtype=BF16), right)), AmxKernel)
-        kernel = made.kernels[-1]
-        assert isinstance(kernel, AmxKernel) and (kernel.writes_far, kernel.chunks) == (chunks > 1, chunks)
-        found.append(made.run(left)[0])
-    np.testing.assert_array_equal(*found)
-
-
-def test_many_rows_take_columns_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("limit", "cases"),
+    [("MANY_ROWS", [(1 << 20, 1), (128, 4)]), ("RESULT_BYTES", [(150 * 230 * 4 + 1, 1), (150 * 230 * 4, 4)])],
+)
+def test_many_rows_or_results_take_columns_in_chunks(
+    limit: str, cases: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever tasks follow each other, of the same chunk or the next: no bit is another."""
     monkeypatch.setattr("torshc.targets.cpu.bf16.TILES_FLOPS", 100_000)
     monkeypatch.setattr("torshc.targets.cpu.bf16.STAY_BYTES", 0)
     monkeypatch.setattr("torshc.targets.cpu.bf16.FEW_BYTES", 0)
     monkeypatch.setattr("torshc.targets.cpu.bf16.CHUNK_BYTES", 64 * 64 * 2)
+    monkeypatch.setattr("torshc.targets.cpu.bf16.SHORT_CHUNK_BYTES", 64 * 64 * 2)
     left, right = halves(3, 2, 150, 64), halves(4, 2, 64, 230)
     found = []
-    for least, chunks in ((1 << 20, 1), (128, 4)):
-        monkeypatch.setattr("torshc.targets.cpu.bf16.MANY_ROWS", least)
+    for least, chunks in cases:
+        monkeypatch.setattr(f"torshc.targets.cpu.bf16.{limit}", least)
         m = Maker()
         made = program(m.output(product(m, m.input(*left.shape, dtype=BF16), right)), AmxKernel)
         kernel, launch = made.kernels[-1], made.launches[-1]
