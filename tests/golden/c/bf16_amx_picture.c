@@ -115,13 +115,17 @@ static const int32_t places[TAPS] = {0, 596, 56};
 /* Pixels of a row of the picture, 4 halves each. */
 static void copy_pixels(const struct call *c, const uint16_t *row, int64_t count, uint16_t *out) {
     (void)c;
-    for (int64_t i = 0; i < count; i += 16, row += 16, out += 4 * 16) {
-        const u32v c0 = T_CONV(t_loadn_u16(row, count - i), u32);
-        const u32v c1 = T_CONV(t_loadn_u16(row + X_CHANNEL, count - i), u32);
-        const u32v c2 = T_CONV(t_loadn_u16(row + 2 * X_CHANNEL, count - i), u32);
-        const u64v low = T_CONV(c0 | c1 << 16, u64), high = T_CONV(c2, u64);
-        t_storen_u64(out, low | high << 32, count - i);
+    int64_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        const u32v c0 = T_CONV(t_load_u16(row + i), u32);
+        const u32v c1 = T_CONV(t_load_u16(row + i + X_CHANNEL), u32);
+        const u32v c2 = T_CONV(t_load_u16(row + i + 2 * X_CHANNEL), u32);
+        const u32v low = c0 | c1 << 16, high = c2;
+        t_store_u32(out + 4 * i, T_SHUFFLE(low, high, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23));
+        t_store_u32(out + 4 * i + 32, T_SHUFFLE(low, high, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31));
     }
+    for (; i < count; i++)
+    for (int j = 0; j < 4; j++) out[4 * i + j] = j < IC ? row[i + j * X_CHANNEL] : 0;
 }
 
 /* Rows of each plane from `from` up to `to`, of those that output rows from h on need. */
@@ -149,7 +153,7 @@ T_FN struct t_bf16_rows rows_at(const struct call *c, const uint16_t *all, int64
 }
 
 /* ---- tasks ---- */
-void k41565dbae567(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void ke7b67f02d3b5(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t h_blocks = 1, n_blocks = 1;
