@@ -68,10 +68,11 @@ static __attribute__((noinline)) void finish_tile(const struct call *from, int r
 }
 
 /* ---- tiles ---- */
-/* Asks for the lines that a vector of row m from column n on will be stored to. */
-T_FN void ask_for_results(const struct call *c, int64_t m, int64_t n) {
+/* Asks for the lines that the epilogue of row m of a tile, from column n on, will read and store to. */
+T_FN void ask_for_row(const struct call *c, int64_t m, int64_t n) {
     (void)m, (void)n;
     T_FETCH_OUT((float *)c->buf[3], 40 * m + n);
+    T_FETCH_OUT((float *)c->buf[3], 40 * m + n + 16);
 }
 
 #define STEPS (K / (2 * T_STEP_WORDS))
@@ -98,8 +99,7 @@ static void multiply_whole(const struct call *c, struct part *before, struct par
     const int64_t n = before->p * T_NR;
     for (int i = 0; i < steps; i++) {
         t_bf16_part(2, 2, i, i + 1, a, b, start, held, before->sums);
-        for (int r = i * ROWS; r < (i + 1) * ROWS && r < now.rows; r++)
-        T_UNROLL for (int v = 0; v < T_NV; v++) ask_for_results(c, now.m + r, now.p * T_NR + v * 16);
+        for (int r = i * ROWS; r < (i + 1) * ROWS && r < now.rows; r++) ask_for_row(c, now.m + r, now.p * T_NR);
         const int done = before->done;
         if (done >= before->rows) continue;
         for (int r = done; r < done + ROWS; r++)
@@ -138,7 +138,7 @@ static void copy(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
 }
 
 /* ---- tasks ---- */
-void k2883ac9e3c9e(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k53aaa96b8bcd(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .s0 = dim[0], .s1 = dim[1], .s2 = dim[2]}, *c = &at;
     const int64_t m_blocks = 1, n_blocks = c->s1, parts = c->s2;
     int64_t copied = -1; /* matrix whose last rows scratch holds */

@@ -26,7 +26,7 @@ from torshc.targets.isa import resolve
 
 from ...support.kernels import Maker, Shape, random, sizes
 from ...support.models import model, node
-from ...support.run_kernel import Array, Program, close, compilers, kind_of, kinds, native_lanes
+from ...support.run_kernel import Array, Program, close, compilers, kind_of, kinds, native_lanes, sources
 
 WIDEST = max(native_lanes(), resolve().lanes)  # vectors of AVX-512 with the instructions, where this machine has them
 LANES = sorted({WIDEST, native_lanes(), 4 if native_lanes() >= 4 else 1, 1})
@@ -700,3 +700,36 @@ def test_a_call_of_many_columns_packs_its_rows(shape: Shape, monkeypatch: pytest
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
     close(found[0], left.astype(np.float32) @ halves(4, 64, 230).astype(np.float32), 1e-6)
+
+
+@pytest.mark.parametrize(("depth", "columns", "asks"), [(128, 64, True), (128, 300, True), (32, 64, False)])
+def test_a_tile_asks_for_the_rows_of_the_next_one(
+    depth: int, columns: int, asks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no cache holds them, and they are too long for the processor to ask for by itself."""
+    left, right = halves(3, 150, depth), halves(4, depth, columns)
+    found = []
+    for least in (0, 1 << 30):
+        monkeypatch.setattr("torshc.targets.cpu.bf16.FAR_ROWS_BYTES", least)
+        m = Maker()
+        made = program(m.output(product(m, m.input(*left.shape, dtype=BF16), right)), AmxKernel)
+        kernel = made.kernels[-1]
+        assert isinstance(kernel, AmxKernel) and kernel.asks_for_rows == (asks and not least)
+        found.append(made.run(left)[0])
+    np.testing.assert_array_equal(*found)
+
+
+def test_an_epilogue_asks_for_operands_that_lie_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their lines come a tile ahead; no bit is another."""
+    left, right = halves(3, 70, 64), halves(4, 64, 96)
+    residual, bias = halves(5, 70, 96), random(np.random.default_rng(6), (96,))
+    found = []
+    for far in (0, 1 << 30):
+        monkeypatch.setattr("torshc.targets.cpu.c.FAR_BYTES", far)
+        m = Maker()
+        x, r = m.input(*left.shape, dtype=BF16), m.input(*residual.shape, dtype=BF16)
+        y = m.add("Add", m.add("Add", product(m, x, right), m.constant(bias)), m.add("Cast", r, to=F32))
+        made = program(m.output(y), AmxKernel)
+        assert sources(made)[-1].count("T_FETCH((const uint16_t *)c->buf") == (not far)
+        found.append(made.run(left, residual)[0])
+    np.testing.assert_array_equal(*found)

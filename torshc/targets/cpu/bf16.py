@@ -34,6 +34,7 @@ ROW_STEPS = 24  # of rows that stay in the first cache for all their columns
 MOST_AT_ONCE = 7  # rows that are finished after a step
 WHOLE_STEPS = 12  # that are not worth blocks
 PACKED_COLUMNS = 768  # for which rows that crowd each other out of the caches are worth packing
+FAR_ROWS_BYTES = 3 * 1024 * 1024  # of all rows of a product, which L2 does not hold from the kernel that made them on
 LONG_ROWS_COLUMNS = 768  # for which a call that has a fourth of the tasks packs other rows, if they are long
 LINE, SETS = 64, 64  # bytes of a line of that cache, and its sets
 PAIRS = 2  # times the rate of multiply-adds, at which a Zen adds pairs
@@ -221,9 +222,27 @@ class AmxKernel(Bf16GemmKernel):
 
         Results are then written by rows, and weights are read again from L2, in the order in which they lie.
         """
+        if self.has_few_weights:
+            return True
         rows, depth, columns = (as_int(e) or 0 for e in (self.m.args[0], self.k, self.n.args[0]))
         many = rows >= MANY_ROWS and columns >= depth > 0
-        return self.has_few_weights or (self.direct and not self.crowded and (many or self.writes_far))
+        read_once = self.reads_far and depth <= ROW_STEPS * STEP and depth * columns * self.packed <= STAY_BYTES
+        return self.direct and not self.crowded and (many or read_once or self.writes_far)
+
+    @property
+    def reads_far(self) -> bool:
+        """Whether all rows together are more than L2 holds of them."""
+        return (as_int(self.m.args[0]) or 0) * (as_int(self.k) or 0) * self.packed >= FAR_ROWS_BYTES
+
+    @property
+    def asks_for_rows(self) -> bool:
+        """Whether a tile asks memory for the rows of the next one, which then follow each other without a gap.
+
+        Short rows, which lie close together, the processor asks for by itself.
+        """
+        depth = as_int(self.k) or 0
+        dense = self.direct and as_int(self.a.steps[0]) == depth and depth % STEP == 0
+        return dense and depth >= 2 * STEP and self.reads_far and self.rows_first and self.chunks == 1
 
     @property
     def writes_far(self) -> bool:

@@ -220,16 +220,34 @@ class Printer(IndexPrinter):
             block.lines.append(f"T_FETCH((const {kind} *)c->buf[{e.data}], {block.index(e.args[0])});")
         return indented(block.lines, indent)
 
-    def fetch_results(self, stores: Sequence[Store], lane: Expr, indent: int, *, helper: bool = False) -> str:
-        """Statements, maybe of a helper function, that ask for the lines that stores of whole lines write, before their
-        values are known.
-        """
+    def fetch_results(self, stores: Sequence[Store], lane: Expr, indent: int) -> str:
+        """Statements that ask for the lines that stores of whole lines write, before their values are known."""
         block = self._block(lane, None, None)
         for s in stores:
-            dtype = self.kernel.buffers[s.buffer].dtype
-            if self.lanes * dtype.size >= LINE:
-                name = f"({CTYPES[dtype.name]} *)c->buf[{s.buffer}]" if helper else f"b{s.buffer}"
-                block.lines.append(f"T_FETCH_OUT({name}, {block.index(s.offset)});")
+            if self.lanes * self.kernel.buffers[s.buffer].dtype.size >= LINE:
+                block.lines.append(f"T_FETCH_OUT(b{s.buffer}, {block.index(s.offset)});")
+        return indented(block.lines, indent)
+
+    def fetch_row(self, stores: Sequence[Store], lane: Expr, row: Expr, columns: int, indent: int) -> str:
+        """Statements of a helper function that ask for the lines of some columns of a row before stores need them.
+
+        These are lines of floats that are written, and of far operands that are read: to ask for narrower results,
+        or for operands that caches hold, took longer than it saved.
+        """
+        block = self._block(lane, None, None)
+
+        def ask(how: str, buffer: int, offset: Expr) -> None:
+            dtype, place = self.kernel.buffers[buffer].dtype, block.index(offset)
+            for at in range(0, columns, LINE // dtype.size):
+                name = f"({'const ' if how == 'T_FETCH' else ''}{CTYPES[dtype.name]} *)c->buf[{buffer}]"
+                block.lines.append(f"{how}({name}, {place}{f' + {at}' if at else ''});")
+
+        for s in stores:
+            if self.lanes * self.kernel.buffers[s.buffer].dtype.size >= LINE:
+                ask("T_FETCH_OUT", s.buffer, s.offset)
+        for e in self.far_loads(stores, lane, row):
+            assert isinstance(e.data, int)
+            ask("T_FETCH", e.data, e.args[0])
         return indented(block.lines, indent)
 
     def fetch_moved(self, reads: Sequence[Moved], lane: Expr, inner: Expr, columns: int, indent: int) -> str:
