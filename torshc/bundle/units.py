@@ -1,6 +1,7 @@
 """Translation units of several kernels: a compiler takes longer for its start and its headers than for a small kernel.
 
-Kernels of C++, which nvcc compiles, share a unit each in a namespace; of C, those that are one short function.
+Kernels of C++, which nvcc compiles, share a unit each in a namespace. Those of C that are short share one under other
+names for their functions and structs, by macros around each.
 
 A kernel keeps its source of its own, in which it is read and edited. What it is compiled in depends on the names and
 texts of a library's kernels alone, so that a library has the same bytes everywhere; and on few others of them, so that
@@ -28,9 +29,16 @@ _TOGETHER = (
 # for its start and its headers: smaller units take more of all processors, larger ones are waited for.
 _LENGTH = 200_000
 _FULL = 1.2  # times the mean length of units that one may have at the most, as processors wait for the longest
-_TOGETHER_IN_C = 8  # the same of small kernels of C
-_SMALL = 4000  # characters of a kernel of C that takes no longer than the start of its compiler, with the headers
-_AT_MARGIN = re.compile(r"^[^\s}]", re.MULTILINE)  # where something begins, if templates indent what is inside
+# The same of kernels of C: clang takes as long for 1,500 as for its start.
+_LENGTH_IN_C = 12_000
+_SHORT = 6_000  # characters of a kernel of C; for a longer one a compiler's start is little
+# What a kernel of C begins with: a comment, macros that headers ask for, and headers.
+_OPENING_IN_C = re.compile(r"(?:/\*(?s:.*?)\*/\n)?((?:#define .*\n|#include .*\n|\n)*#include .*\n)")
+_AT_MARGIN = re.compile(r"^[^\s}].*", re.MULTILINE)  # where something begins, as templates indent what is inside
+_FUNCTION = re.compile(r"(?:T_FN|static) (?:__attribute__\(\(\w+\)\) )?(?:const )?(?:struct )?\w+ \**(\w+)\(")
+_STRUCT = re.compile(r"struct (\w+) \{")
+_MACRO = re.compile(r"#define (\w+)")
+_UNNAMED = re.compile(r"/\*|void \w+\(")  # comments, and the kernel, whose name no other has
 
 
 def make_units(
@@ -41,25 +49,53 @@ def make_units(
     Args:
         sources: text by file name.
         flags: what each is compiled with.
-        openings: what texts begin with that may be compiled together: those with the same one and the same flags.
+        openings: what texts of C++ begin with that may be compiled together.
         apart: names of those that are compiled alone.
     """
-    joined = {n: o for n, t in sources.items() if n not in apart for o in openings if t.startswith(o)}
-    joined = {n: o for n, o in joined.items() if not n.endswith(".c") or _is_small(sources[n].removeprefix(o))}
-    total, in_c = len(joined), any(n.endswith(".c") for n in joined)
-    if total <= _FEW and not in_c:
-        return {}
+    joined = {n: o for n, t in sources.items() if n not in apart and (o := _opening(n, t, openings))}
+    in_c = {n: o for n, o in joined.items() if n.endswith(".c")}
+    in_cpp = {n: o for n, o in joined.items() if n not in in_c}
+    lengths = {n: len(sources[n]) for n in joined}
+    length, total = sum(lengths[n] for n in in_cpp), len(in_cpp)
+    units = max(total / _TOGETHER, min(_UNITS, total / _LEAST), length / _LENGTH)
+    found = [] if total <= _FEW else _deal_kinds(in_cpp, lengths, flags, units)
+    found += _deal_kinds(in_c, lengths, flags, sum(lengths[n] for n in in_c) / _LENGTH_IN_C)
+    return {_name(names, sources): tuple(names) for names in found if len(names) > 1}
+
+
+def _opening(name: str, text: str, openings: Sequence[str]) -> str:
+    """What a kernel begins with, which those of a unit have in common; "" of one that is compiled alone."""
+    if not name.endswith(".c"):
+        return next((o for o in openings if text.startswith(o)), "")
+    opening = _OPENING_IN_C.match(text)
+    return opening[1] if opening and len(text) <= _SHORT and _names_in(text[opening.end() :]) is not None else ""
+
+
+def _names_in(body: str) -> tuple[list[str], list[str]] | None:
+    """The functions and structs, and the macros, of a kernel of C behind its opening; None where it has more."""
+    own, macros = list[str](), list[str]()
+    for line in _AT_MARGIN.findall(body):
+        if match := _FUNCTION.match(line) or _STRUCT.match(line):
+            own.append(match[1])
+        elif match := _MACRO.match(line):
+            macros.append(match[1])
+        elif not _UNNAMED.match(line):
+            return None
+    return list(dict.fromkeys(own)), macros
+
+
+def _deal_kinds(
+    joined: Mapping[str, str], lengths: Mapping[str, int], flags: Mapping[str, Sequence[str]], units: float
+) -> list[list[str]]:
+    """Kernels, given with their openings, in about so many units: each opening has its share of these."""
     shares = Counter[str]()
     for name, opening in joined.items():
-        shares[opening] += 1 if in_c else len(sources[name])
-    whole = shares.total()
-    units = total / _TOGETHER_IN_C if in_c else max(total / _TOGETHER, min(_UNITS, total / _LEAST), whole / _LENGTH)
-    parts = {o: _power_of_two(units * n / whole) for o, n in shares.items()}
+        shares[opening] += lengths[name]
+    parts = {o: _power_of_two(units * n / shares.total()) for o, n in shares.items()}
     kinds = defaultdict[tuple[str, tuple[str, ...]], list[str]](list)
     for name, opening in joined.items():
         kinds[opening, tuple(flags[name])].append(name)
-    found = [u for (o, _), names in kinds.items() for u in _deal({n: len(sources[n]) for n in names}, parts[o])]
-    return {_name(names, sources): tuple(names) for names in found if len(names) > 1}
+    return [u for (o, _), names in kinds.items() for u in _deal({n: lengths[n] for n in names}, parts[o])]
 
 
 def _deal(lengths: Mapping[str, int], parts: int) -> list[list[str]]:
@@ -78,11 +114,6 @@ def _deal(lengths: Mapping[str, int], parts: int) -> list[list[str]]:
     return [sorted(names) for names in found]
 
 
-def _is_small(body: str) -> bool:
-    """Whether a kernel of C is short, and has nothing beside it that could meet another's: a function, a macro."""
-    return len(body) <= _SMALL and len(_AT_MARGIN.findall(body)) == 1
-
-
 def _power_of_two(about: float) -> int:
     """The power of two that is nearest to a number, by their ratio; 1 for less."""
     return 1 << max(0, round(math.log2(about)))
@@ -94,14 +125,17 @@ def _name(names: Sequence[str], sources: Mapping[str, str]) -> str:
 
 
 def unit_text(names: Sequence[str], sources: Mapping[str, str], openings: Sequence[str]) -> str:
-    """The text of a unit: the opening once, and in C++ a namespace for what each source has beside its kernel."""
-    (opening,) = (o for o in openings if sources[names[0]].startswith(o))
+    """The text of a unit: the opening once, and a namespace or names for what each source has beside its kernel."""
+    opening = _opening(names[0], sources[names[0]], openings)
     parts = [opening]
     for name in names:
-        space, line = Path(name).stem.replace(".", "_"), opening.count("\n") + 1
-        body = sources[name].removeprefix(opening)
+        before, _, body = sources[name].partition(opening)
+        space, line = Path(name).stem.replace(".", "_"), (before + opening).count("\n") + 1
         if name.endswith(".c"):
+            own, macros = _names_in(body) or ((), ())
+            parts += [f"#define {n} {n}_{space}\n" for n in own]
             parts.append(f'#line {line} "{name}"\n{body}')
+            parts += [f"#undef {n}\n" for n in (*own, *macros)]
             continue
         parts.append(f'\nnamespace {space} {{\n#line {line} "{name}"\n{body}}}  // namespace {space}\n')
     return "".join(parts)

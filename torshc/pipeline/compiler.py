@@ -545,9 +545,9 @@ def _add_library(
         flags = {name: t.flags for c, t in zip(versions, tools, strict=True) for f in c.forms for name in f.sources}
         flags |= {name: (*(tools[0].host or tools[0].flags), *custom.flags.get(name, ())) for name in own}
         holds = {name: nodes for c in forms for name, nodes in c.held_nodes.items()}
-        pinned = [name for c in forms for name in c.pinned]
+        alone = {*own, *custom.flags, *(name for c in forms for name in c.pinned)}
         made = _join_units(
-            BuildInputs({**sources, **own}, headers, tools[0].compiler, flags, holds, custom), target, pinned
+            BuildInputs({**sources, **own}, headers, tools[0].compiler, flags, holds, custom), target, alone
         )
         with blaming_users(custom, compilation.custom):
             library, compiled = _build(bundle, made, options, cache, archiver, clock.observer)
@@ -604,10 +604,10 @@ class BuildInputs:
     custom: CustomFiles
 
 
-def _join_units(made: BuildInputs, target: type[Target], pinned: Collection[str]) -> BuildInputs:
-    """The same with kernels in units that are compiled together, but for those that a person wrote."""
+def _join_units(made: BuildInputs, target: type[Target], alone: Collection[str]) -> BuildInputs:
+    """The same with kernels in units that are compiled together, but for those that are to be compiled alone."""
     openings = target.openings()
-    units = make_units(made.sources, made.flags, openings, {*pinned, *made.custom.flags})
+    units = make_units(made.sources, made.flags, openings, alone)
     texts, flags, holds = dict(made.sources), dict(made.flags), dict(made.holds)
     for unit, names in units.items():
         texts[unit] = unit_text(names, made.sources, openings)

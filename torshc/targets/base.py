@@ -232,7 +232,7 @@ class Target(ABC):
 
     @classmethod
     def openings(cls) -> tuple[str, ...]:
-        """What kernels begin with that may be compiled together with others that begin so (`bundle/units.py`)."""
+        """What kernels of C++ begin with that may be compiled with others that begin so (`bundle/units.py`)."""
         return ()
 
     def header_texts(self) -> dict[str, str]:

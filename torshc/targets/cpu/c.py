@@ -548,10 +548,6 @@ class CTarget(CpuTarget):
     def features_on(cls, archs: Sequence[str], extras: Sequence[str] = ()) -> Features:
         return cls.features - missing_features(extras)
 
-    @classmethod
-    def openings(cls) -> tuple[str, ...]:
-        return '#define T_FEW_TYPES\n#include "t_kernel.h"\n', '#include "t_kernel.h"\n'
-
     def render(self, kernel: Kernel) -> Rendered:
         lanes = self.machine.lanes
         return render_kernel(("c",), kernel.template, Printer(kernel, lanes), str(lanes), self.machine.version, L=lanes)
