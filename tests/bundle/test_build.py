@@ -173,6 +173,29 @@ def build_slowly(folder: str) -> None:
     build.build_objects(sources, {}, slow_compiler(place), (), Cache(None), 2, place)
 
 
+def test_compilers_begin_with_the_sources_that_are_known(tmp_path: Path) -> None:
+    compiler, headers = find_compiler(), {"n.h": "#define N 1\n"}
+    text = '#include "n.h"\nint x = N;'
+    with build.Build(compiler, Cache(None), 2, tmp_path) as building:
+        building.add({"a.c": text}, headers, compiler.base_flags())
+        while not (tmp_path / "obj" / "a.o").exists():
+            time.sleep(0.01)
+        written = (tmp_path / "src" / "n.h").stat()
+        building.add({"b.c": text, "c.c": "int y = N;"}, headers, (*compiler.base_flags(), "-DN=2"))
+        objects = building.objects()
+    assert [o.source for o in objects] == ["a.c", "c.c"]
+    assert (tmp_path / "src" / "n.h").stat() == written  # which compilers may be reading
+
+
+def test_whoever_leaves_a_build_by_an_error_ends_its_compilers(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), build.Build(slow_compiler(tmp_path), Cache(None), 1, tmp_path) as building:
+        building.add({"slow.c": "int x;", "z.c": ""}, {}, ())
+        while not (tmp_path / "started").exists():
+            time.sleep(0.01)
+        raise KeyError
+    assert not list((tmp_path / "obj").iterdir())
+
+
 def test_a_work_folder_that_cannot_be_written_when_all_is_linked(tmp_path: Path) -> None:
     compiler = find_compiler()
     objects = build.build_objects({"a.c": "int x;"}, {}, compiler, compiler.base_flags(), Cache(None), 1, tmp_path)

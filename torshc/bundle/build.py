@@ -14,6 +14,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Self
 
 from ..base.budget import Budget
 from ..base.cache import Cache, content_key
@@ -93,121 +94,33 @@ def build_objects(
     fresh: Collection[str] = (),
     workers: Workers | None = None,
 ) -> list[Object]:
-    """Compiles sources to objects.
-
-    Args:
-        sources: text by file name; a text that occurs twice is compiled once, under its first name.
-        includes: text by file name of every header that a source may include.
-        compiler: what compiles them.
-        flags: its flags, for all sources or by source name.
-        cache: where objects are kept.
-        jobs: compilers at a time on this machine.
-        workdir: where sources are written (``src/``) and objects (``obj/``).
-        progress: called after each source.
-        seconds: how long a compiler may take for a source.
-        holds: what a source holds, in the model's words, by file name; for messages.
-        fresh: sources that are compiled each time and here, as they include what nobody knows.
-        workers: workers of other machines, which compile all other sources.
-
-    Returns:
-        One object a distinct text, ordered by source name.
+    """Compiles sources to objects: a :class:`Build` of sources that are all known.
 
     Raises:
-        ToolchainError: the compiler failed on one of them, or took too long; no other is started then.
-        OutputError: the work folder cannot be written.
-        ResourceError: no thread can be started.
+        ToolchainError, OutputError, ResourceError: as :class:`Build`.
     """
-    unique: dict[str, str] = {}
-    for name in sorted(sources):
-        unique.setdefault(sources[name], name)
-    tool = (compiler.kind, *compiler.identity(), platform.machine())
-    key = content_key(tool)
-    build = _Build(
-        compiler, key, includes, flags, cache, workdir, progress, len(unique), seconds, holds or {}, frozenset(fresh),
-        workers, workers.headers(includes) if workers else None,
-    )  # fmt: skip
-    try:
-        write_sources(workdir / "src", {**includes, **{name: text for text, name in unique.items()}})
-        (workdir / "obj").mkdir(exist_ok=True)
-    except OSError as error:
-        raise _cannot_write(workdir, error) from error
-    kernels = sum(FIRST in build.headers_of(text) for text in unique)
-    headers = {name: includes[name] for name in build.headers_of(FIRST)}
-    build.precompiled = Precompiled(compiler, key, headers, cache, workdir, kernels)
-    futures = build.all(unique, workers.threads if workers else jobs)
-    failed = [e for f in futures if not f.cancelled() and (e := f.exception()) and not isinstance(e, _Stopped)]
-    if failed:
-        raise failed[0]
-    return sorted((future.result() for future in futures), key=lambda o: o.source)
+    with Build(compiler, cache, jobs, workdir, progress, seconds, workers) as build:
+        build.add(sources, includes, flags, holds or {}, fresh)
+        return build.objects()
 
 
 class _Stopped(Exception):
     """Another source has failed."""
 
 
-@dataclass
-class _Build:
-    compiler: Compiler
-    tool: str
+@dataclass(frozen=True)
+class _Batch:
+    """Sources that are added together: what they may include, their flags, what they hold, which are compiled here."""
+
     includes: Mapping[str, str]
     flags: Sequence[str] | Callable[[str], Sequence[str]]
-    cache: Cache
-    workdir: Path
-    progress: Progress | None
-    total: int
-    seconds: int
     holds: Mapping[str, str]
     fresh: frozenset[str]
-    workers: Workers | None
     sent: object  # the headers, as workers know them
-    done: int = 0
-    stopped: bool = False
-    precompiled: Precompiled | None = None
-    threads: set[int] = field(default_factory=set)
+    names: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.lock = threading.Lock()
-        self.names = tuple(self.includes)
-
-    def all(self, names: Mapping[str, str], jobs: int) -> list[Future[Object]]:
-        """What became of each source, given by text; after a failure of some, of those that were begun."""
-        order = sorted(names, key=len, reverse=True)  # the longest first, so that none is left alone at the end
-        futures: list[Future[Object]] = []
-        with ThreadPoolExecutor(max_workers=max(1, min(jobs, len(order) or 1))) as pool:
-            try:
-                futures.extend(pool.submit(self.one, names[text], text) for text in order)
-                wait(futures, return_when=FIRST_EXCEPTION)
-            except RuntimeError as error:  # Python's for a thread that the system does not start
-                raise ResourceError(
-                    f"compiling {len(order)} sources: {error}",
-                    "raise the limit of memory (ulimit -v) or processes (ulimit -u)",
-                ) from error
-            except BaseException:  # an interrupt, of which the threads that wait for compilers do not learn
-                self.stop(futures)
-                if self.workers:
-                    self.workers.stop()
-                while self.threads:
-                    end_commands(tuple(self.threads))
-                    time.sleep(0.02)
-                raise
-            finally:
-                self.stop(futures)
-        return futures
-
-    def stop(self, futures: Sequence[Future[Object]]) -> None:
-        """Start no more compilers."""
-        self.stopped = True
-        for future in futures:
-            future.cancel()
-
-    def one(self, name: str, text: str) -> Object:
-        self.threads.add(threading.get_ident())
-        try:
-            if self.stopped:
-                raise _Stopped
-            return self._object(name, text)
-        finally:
-            self.threads.discard(threading.get_ident())
+        object.__setattr__(self, "names", tuple(self.includes))
 
     def headers_of(self, text: str) -> set[str]:
         """The headers that a source may include: those that it names anywhere, and those that these name.
@@ -221,57 +134,194 @@ class _Build:
                 pending += _named_in_header(self.includes[header], self.names)
         return found
 
-    def _object(self, name: str, text: str) -> Object:
-        flags = tuple(self.flags(name) if callable(self.flags) else self.flags)
+
+class Build:
+    """Compilers at work on the sources of a library, which become known one after the other.
+
+        with Build(compiler, cache, jobs, workdir) as build:
+            build.add(kernels, headers, flags)
+            ...                                     # compilers run meanwhile
+            build.add(host, headers, flags)
+            objects = build.objects()
+
+    Leaving the block by an exception ends the compilers.
+
+    Args:
+        compiler: what compiles them.
+        cache: where objects are kept.
+        jobs: compilers at a time on this machine.
+        workdir: where sources are written (``src/``) and objects (``obj/``).
+        progress: called after each source, with the number of those that are known by then.
+        seconds: how long a compiler may take for a source.
+        workers: workers of other machines, which compile all sources but fresh ones.
+    """
+
+    def __init__(
+        self,
+        compiler: Compiler,
+        cache: Cache,
+        jobs: int,
+        workdir: Path,
+        progress: Progress | None = None,
+        seconds: int = Budget().compiling,
+        workers: Workers | None = None,
+    ) -> None:
+        self.compiler, self.cache, self.workdir, self.workers = compiler, cache, workdir, workers
+        self.progress, self.seconds = progress, seconds
+        self._tool = content_key((compiler.kind, *compiler.identity(), platform.machine()))
+        self._names: dict[str, str] = {}  # of distinct texts
+        self._headers: dict[str, str] = {}
+        self._futures: list[Future[Object]] = []
+        self._pool = ThreadPoolExecutor(max(1, workers.threads if workers else jobs))
+        self._precompiled: Precompiled | None = None
+        self._lock, self._threads = threading.Lock(), set[int]()
+        self._done, self._stopped = 0, False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stop()
+        if kind is not None:  # maybe an interrupt, of which the threads that wait for compilers do not learn
+            if self.workers:
+                self.workers.stop()
+            while self._threads:
+                end_commands(tuple(self._threads))
+                time.sleep(0.02)
+        self._pool.shutdown()
+
+    def add(
+        self,
+        sources: Mapping[str, str],
+        includes: Mapping[str, str],
+        flags: Sequence[str] | Callable[[str], Sequence[str]],
+        holds: Mapping[str, str] | None = None,
+        fresh: Collection[str] = (),
+    ) -> None:
+        """Begins to compile sources.
+
+        Args:
+            sources: text by file name; a text that occurs twice is compiled once, under its first name.
+            includes: text by file name of every header that one of these sources may include.
+            flags: their flags, for all sources or by source name.
+            holds: what a source holds, in the model's words, by file name; for messages.
+            fresh: sources that are compiled each time and here, as they include what nobody knows.
+
+        Raises:
+            OutputError: the work folder cannot be written.
+            ResourceError: no thread can be started.
+        """
+        new: dict[str, str] = {}
+        for name in sorted(sources):
+            if sources[name] not in self._names:
+                new[self._names.setdefault(sources[name], name)] = sources[name]
+        sent = self.workers.headers(includes) if self.workers else None
+        batch = _Batch(includes, flags, holds or {}, frozenset(fresh), sent)
+        try:
+            # Compilers may be reading what is there.
+            headers = {name: text for name, text in includes.items() if self._headers.get(name) != text}
+            self._headers |= headers
+            write_sources(self.workdir / "src", {**headers, **new})
+            (self.workdir / "obj").mkdir(exist_ok=True)
+        except OSError as error:
+            raise _cannot_write(self.workdir, error) from error
+        if self._precompiled is None and (kernels := sum(FIRST in batch.headers_of(text) for text in new.values())):
+            first = {name: includes[name] for name in batch.headers_of(FIRST)}
+            self._precompiled = Precompiled(self.compiler, self._tool, first, self.cache, self.workdir, kernels)
+        order = sorted(
+            new, key=lambda name: len(new[name]), reverse=True
+        )  # so that no long one is left alone at the end
+        try:
+            self._futures.extend(self._pool.submit(self._one, batch, name, new[name]) for name in order)
+        except RuntimeError as error:  # Python's for a thread that the system does not start
+            raise ResourceError(
+                f"compiling {len(order)} sources: {error}",
+                "raise the limit of memory (ulimit -v) or processes (ulimit -u)",
+            ) from error
+
+    def objects(self) -> list[Object]:
+        """One object a distinct text, ordered by source name, when all are compiled.
+
+        Raises:
+            ToolchainError: the compiler failed on one of them, or took too long; no other is started then.
+            OutputError: the work folder cannot be written.
+        """
+        wait(self._futures, return_when=FIRST_EXCEPTION)
+        self._stop()
+        self._pool.shutdown()
+        failed = [
+            e for f in self._futures if not f.cancelled() and (e := f.exception()) and not isinstance(e, _Stopped)
+        ]
+        if failed:
+            raise failed[0]
+        return sorted((future.result() for future in self._futures), key=lambda o: o.source)
+
+    def _stop(self) -> None:
+        """Start no more compilers."""
+        self._stopped = True
+        for future in self._futures:
+            future.cancel()
+
+    def _one(self, batch: _Batch, name: str, text: str) -> Object:
+        self._threads.add(threading.get_ident())
+        try:
+            if self._stopped:
+                raise _Stopped
+            return self._object(batch, name, text)
+        finally:
+            self._threads.discard(threading.get_ident())
+
+    def _object(self, batch: _Batch, name: str, text: str) -> Object:
+        flags = tuple(batch.flags(name) if callable(batch.flags) else batch.flags)
         target = f"obj/{Path(name).with_suffix('.o')}"
         # The name is part of the key: it is in the object's symbol table.
-        headers = tuple((header, self.includes[header]) for header in sorted(self.headers_of(text)))
-        key = content_key(["object", name, text, _texts_key(headers), self.tool, *flags])
+        headers = tuple((header, batch.includes[header]) for header in sorted(batch.headers_of(text)))
+        key = content_key(["object", name, text, _texts_key(headers), self._tool, *flags])
         began = time.perf_counter()
-        data = self.cache.get(key) if name not in self.fresh else None
+        data = self.cache.get(key) if name not in batch.fresh else None
         try:
             if data is not None:
                 (self.workdir / target).write_bytes(data)
             else:
-                if self.workers and name not in self.fresh:
-                    compiled = self.workers.compile(name, text, self.sent, flags, self.seconds)
+                if self.workers and name not in batch.fresh:
+                    compiled = self.workers.compile(name, text, batch.sent, flags, self.seconds)
                     (self.workdir / target).write_bytes(compiled)
                 else:
-                    self._compile(name, text, target, flags)
-                if name not in self.fresh:
+                    self._compile(batch, name, text, target, flags)
+                if name not in batch.fresh:
                     self.cache.put(key, (self.workdir / target).read_bytes())
         except OSError as error:
             raise _cannot_write(self.workdir, error) from error
         except TooSlow as error:
-            raise self._too_slow(name, error) from error
+            raise _too_slow(name, batch.holds.get(name, ""), error) from error
         seconds = 0.0 if data is not None else time.perf_counter() - began
         result = Object(name, target, seconds, data is not None)
-        with self.lock:
-            self.done += 1
+        with self._lock:
+            self._done += 1
             if self.progress:
-                self.progress(self.done, self.total, result)
+                self.progress(self._done, len(self._names), result)
         return result
 
-    def _compile(self, name: str, text: str, target: str, flags: Sequence[str]) -> None:
-        of_kernel = self.precompiled and name not in self.fresh and FIRST in self.headers_of(text)
-        if self.precompiled and of_kernel and (more := self.precompiled.flags(text, flags, self.seconds)):
+    def _compile(self, batch: _Batch, name: str, text: str, target: str, flags: Sequence[str]) -> None:
+        of_kernel = name not in batch.fresh and FIRST in batch.headers_of(text)
+        if self._precompiled and of_kernel and (more := self._precompiled.flags(text, flags, self.seconds)):
             try:
                 self.compiler.compile(f"src/{name}", target, [*flags, *more, "-Isrc"], self.workdir, self.seconds)
                 return
             except TooSlow:
                 raise
             except ToolchainError:  # of the source, as it says without the precompiled header, or of that
-                self.precompiled.drop()
+                self._precompiled.drop()
         self.compiler.compile(f"src/{name}", target, [*flags, "-Isrc"], self.workdir, self.seconds)
 
-    def _too_slow(self, name: str, error: TooSlow) -> ToolchainError:
-        """The error of a compiler that took too long for a source, which says what that holds."""
-        inside = self.holds.get(name, "")
-        less = " make kernels smaller with --max-fusion-size NUMBER," if inside else ""
-        return ToolchainError(
-            f"{error.message}{f', for the kernel of {inside}' if inside else ''}",
-            f"give it more with --budget compiling=SECONDS,{less} or name another compiler with --cc",
-        )
+
+def _too_slow(name: str, inside: str, error: TooSlow) -> ToolchainError:
+    """The error of a compiler that took too long for a source, which says what that holds."""
+    less = " make kernels smaller with --max-fusion-size NUMBER," if inside else ""
+    return ToolchainError(
+        f"{error.message}{f', for the kernel of {inside}' if inside else ''}",
+        f"give it more with --budget compiling=SECONDS,{less} or name another compiler with --cc",
+    )
 
 
 def _named_in(text: str, headers: tuple[str, ...]) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ from .host import (
 )
 from .interface import Interface
 from .names import c_text
+from .script import HEADERS as SCRIPT_HEADERS
 from .script import script_files
 from .sizes import Part, Sizes
 
@@ -486,6 +487,11 @@ def host_sources(
     versions = environment(files.search).get_template("versions.c.j2")
     sources[VERSIONS] = versions.render(versions=(program, *others))
     return sources, headers
+
+
+def all_headers(files: HostFiles) -> dict[str, str]:
+    """The headers of :func:`host_sources` for any program, by file name."""
+    return {name: files.text(name) for name in (*files.headers, *files.ranks[1], *files.choice[1], *SCRIPT_HEADERS)}
 
 
 def own_header(program: HostProgram, files: HostFiles, manifest: Manifest) -> str:

@@ -18,7 +18,7 @@ from .weights import weight_offsets
 
 RANK_MAX = 16  # T_VALUE_RANK
 _FILES = ("t_frame.c", "t_segment.c", "t_value.c")
-_HEADERS = ("t_frame.h", "t_value.h", "t_text.h", "t_decimal.h")
+HEADERS = ("t_frame.h", "t_value.h", "t_text.h", "t_decimal.h")
 
 
 def assemble_script(graph: Graph, script: Script, plans: Sequence[Plan], placed: Sequence[Sequence[Placed]]) -> Program:
@@ -97,4 +97,4 @@ def _values(graph: Graph, script: Script) -> list[Value]:
 def script_files(files: HostFiles, script: Script) -> HostFiles:
     """The files of a library whose steps are in a script."""
     own = dict.fromkeys(f for n in script.operators() if isinstance(n.op, HostOp) for f in n.op.file.split())
-    return replace(files, sources=(*files.sources, *_FILES, *own), headers=(*files.headers, *_HEADERS))
+    return replace(files, sources=(*files.sources, *_FILES, *own), headers=(*files.headers, *HEADERS))

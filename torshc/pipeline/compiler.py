@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,12 +21,12 @@ from ..base.options import HALVES, CompileOptions
 from ..base.resources import cache_folder
 from ..base.variants import Case, read_cases
 from ..bundle.browser import browser_files, require_device_only
-from ..bundle.build import Object, build_objects, link_library, make_archive, work_folder
+from ..bundle.build import Build, Object, link_library, make_archive, work_folder
 from ..bundle.build_script import build_script
 from ..bundle.cluster import compile_on
 from ..bundle.custom import CustomFiles, blaming_users, custom_files
 from ..bundle.host import CPU, HostProgram
-from ..bundle.host_source import host_sources, own_header
+from ..bundle.host_source import all_headers, host_sources, own_header
 from ..bundle.layout import weights_layout
 from ..bundle.linking import link_files
 from ..bundle.names import prefix_of
@@ -56,7 +57,7 @@ from ..plan.uses import input_needs
 from ..targets import Target
 from ..targets.isa import VERSIONS
 from ..targets.size_names import with_names
-from ..targets.toolchain import Archiver, Compiler, Tools, soname
+from ..targets.toolchain import Archiver, Tools, soname
 from ..training import Training, make_training_graph, require_straight
 from .accuracy import account_for, slack_of
 from .compilation import (
@@ -442,7 +443,10 @@ def compile_model(
         check(compilation)
     clock = Clock(observer)
     clock.seconds = compilation.seconds
-    with BundleWriter(Path(out)) as bundle:
+    with BundleWriter(Path(out)) as bundle, _building(options, tools, cache, observer) as build:
+        kernels = _kernels(versions, tools)
+        if build is not None:
+            build.add(kernels.sources, kernels.headers, kernels.flags.__getitem__, kernels.holds)
         with clock.stage("weights"):
             # Those of all versions.
             arrays: Iterable[Iterable[Array]] = (
@@ -459,7 +463,9 @@ def compile_model(
             _add_page(bundle, hosts[0], manifest, weights, compilation)
         else:
             bundle.add_test(test(compilation) if test is not None else {})
-            library, compilation = _add_library(bundle, hosts, manifest, tools, archiver, versions, cache, clock)
+            library, compilation = _add_library(
+                bundle, hosts, manifest, kernels, tools, build, archiver, versions, clock
+            )
         file = _weights_file(versions, weights, embedded)
         used = tuple(ToolInfo(t.compiler.name, t.compiler.version, t.flags) for t in tools)
         glibc = bundle.glibc
@@ -510,49 +516,124 @@ def _host(c: Compilation, manifest: Manifest, weights: WeightsInfo, embedded: bo
     )
 
 
+@contextlib.contextmanager
+def _building(
+    options: CompileOptions, tools: Sequence[Tools], cache: Cache, observer: Observer | None
+) -> Iterator[Build | None]:
+    """Compilers for a library's sources, in a work folder; None where only sources are written."""
+
+    def tell(done: int, total: int, _: Object) -> None:
+        if observer:
+            observer(f"compile {done}/{total}", 0.0)
+
+    if not tools:
+        yield None
+        return
+    compiler, seconds = tools[0].compiler, Budget(**options.budget).compiling
+    with (
+        work_folder(options.workdir, options.keep_intermediates) as folder,
+        compile_on(options, compiler) as workers,
+        Build(compiler, cache, options.workers, folder, tell, seconds, workers) as build,
+    ):
+        yield build
+
+
+@dataclass(frozen=True)
+class KernelSources:
+    """The kernels of a library as they are compiled.
+
+    Attributes:
+        sources: text by file name, of units where several are compiled together.
+        headers: text by file name of what sources of the library may include.
+        flags: by the source's name.
+        holds: nodes, by the source's name.
+        custom: users' files beside them.
+    """
+
+    sources: Mapping[str, str]
+    headers: Mapping[str, str]
+    flags: Mapping[str, Sequence[str]]
+    holds: Mapping[str, str]
+    custom: CustomFiles
+
+
+def _kernels(versions: Sequence[Compilation], tools: Sequence[Tools]) -> KernelSources:
+    """The kernels of all forms of all versions, in units but for those that a person wrote.
+
+    Args:
+        tools: of each version; none where only sources are written.
+    """
+    target, forms = type(versions[0].target), [form for c in versions for form in reversed(c.forms)]
+    custom = custom_files(versions[0].custom, target.host, target.suffix)
+    headers = {**all_headers(target.host), **custom.headers}
+    for form in forms:
+        headers = {**kernel_headers(form), **headers}
+    texts = {name: text for c in forms for name, text in c.sources.items()}
+    flags = {n: t.flags for c, t in zip(versions, tools, strict=bool(tools)) for f in c.forms for n in f.sources}
+    holds = {name: nodes for c in forms for name, nodes in c.held_nodes.items()}
+    openings = target.openings()
+    units = make_units(texts, flags, openings, {n for c in forms for n in c.pinned}) if tools else {}
+    joined = {n for names in units.values() for n in names}
+    sources = {n: text for n, text in texts.items() if n not in joined}
+    for unit, names in units.items():
+        sources[unit] = unit_text(names, texts, openings)
+        flags[unit], holds[unit] = flags[names[0]], "; ".join(holds[n] for n in names if n in holds)
+    return KernelSources(sources, headers, flags, holds, custom)
+
+
 def _add_library(
     bundle: BundleWriter,
     hosts: Sequence[HostProgram],
     manifest: Manifest,
+    kernels: KernelSources,
     tools: Sequence[Tools],
+    build: Build | None,
     archiver: Archiver | None,
     versions: Sequence[Compilation],
-    cache: Cache,
     clock: Clock,
 ) -> tuple[str, Compilation]:
     """The library with its headers, or their sources alone; the hash of its file, and the first compilation.
 
     Args:
         tools: of each version; none where only sources are written.
+        build: where the kernels are compiled.
     """
-    compilation = versions[0]
+    compilation, custom = versions[0], kernels.custom
     options, target = compilation.options, type(compilation.target)
-    forms = [form for c in versions for form in reversed(c.forms)]
     own, headers = host_sources(hosts[0], target.host, manifest, hosts[1:])
-    custom = custom_files(compilation.custom, target.host, target.suffix)
-    own, headers = {**own, **custom.sources}, {**headers, **custom.headers}
+    own = {**own, **custom.sources}
     _describe(bundle, hosts[0], manifest, target, archiver is not None, custom.libraries)
-    for form in forms:
-        headers = {**kernel_headers(form), **headers}
     if options.keep_intermediates or options.emit in ("source", "objects"):
+        forms = [form for c in versions for form in reversed(c.forms)]
+        headers = {**headers, **custom.headers}
+        for form in forms:
+            headers = {**kernel_headers(form), **headers}
         script = build_script(target, {c.target.machine.version: c.isa for c in versions}, options, custom)
-        kernels = {name: text for c in forms for name, text in commented_sources(c).items()}
-        bundle.add_sources({**kernels, **own, **headers, **script})
-    if not tools:
+        commented = {name: text for c in forms for name, text in commented_sources(c).items()}
+        bundle.add_sources({**commented, **own, **headers, **script})
+    if build is None:
         return "", compilation
-    with clock.stage("compile"):
-        sources = {name: text for c in forms for name, text in c.sources.items()}
-        flags = {name: t.flags for c, t in zip(versions, tools, strict=True) for f in c.forms for name in f.sources}
-        flags |= {name: (*(tools[0].host or tools[0].flags), *custom.flags.get(name, ())) for name in own}
-        holds = {name: nodes for c in forms for name, nodes in c.held_nodes.items()}
-        alone = {*own, *custom.flags, *(name for c in forms for name in c.pinned)}
-        made = _join_units(
-            BuildInputs({**sources, **own}, headers, tools[0].compiler, flags, holds, custom), target, alone
-        )
-        with blaming_users(custom, compilation.custom):
-            library, compiled = _build(bundle, made, options, cache, archiver, clock.observer)
-    warnings = (*compilation.warnings, *([cache.problem] if cache.problem else []))
+    flags = {name: (*(tools[0].host or tools[0].flags), *custom.flags.get(name, ())) for name in own}
+    with clock.stage("compile"), blaming_users(custom, compilation.custom):
+        build.add(own, kernels.headers, flags.__getitem__, fresh=custom.flags)
+        library, compiled = _link(bundle, build, options, archiver, custom)
+    warnings = (*compilation.warnings, *([build.cache.problem] if build.cache.problem else []))
     return library, dataclasses.replace(compilation, compiled=compiled, warnings=warnings)
+
+
+def _link(
+    bundle: BundleWriter, build: Build, options: CompileOptions, archiver: Archiver | None, custom: CustomFiles
+) -> tuple[str, int]:
+    """Link the library into the bundle: the hash of its file, and how many sources a compiler compiled."""
+    objects, compiler, folder = build.objects(), build.compiler, build.workdir
+    if options.emit == "objects":
+        bundle.add_objects([folder / o.path for o in objects])
+    name = soname(options.prefix)
+    inside = bundle.weights if options.embed_weights and bundle.weights.exists() else None
+    if archiver is not None:
+        bundle.add_archive(make_archive(archiver, compiler, objects, folder, inside, options.prefix))
+    built = link_library(compiler, objects, folder, inside, name=name, libraries=custom.libraries)
+    return bundle.add_library(built, inside is not None, name), sum(not o.cached for o in objects)
 
 
 def _add_page(
@@ -590,62 +671,6 @@ def _describe(
     prefix, files = manifest.prefix, target.host
     bundle.add_texts({HEADER: files.text(HEADER), f"{prefix}.h": own_header(host, files, manifest)})
     bundle.add_texts(link_files(prefix, files.search, archived, apart, libraries))
-
-
-@dataclass(frozen=True)
-class BuildInputs:
-    """All sources of a library with what compiles them: headers by file name, flags and nodes by the source's."""
-
-    sources: Mapping[str, str]
-    headers: Mapping[str, str]
-    compiler: Compiler
-    flags: Mapping[str, Sequence[str]]
-    holds: Mapping[str, str]
-    custom: CustomFiles
-
-
-def _join_units(made: BuildInputs, target: type[Target], alone: Collection[str]) -> BuildInputs:
-    """The same with kernels in units that are compiled together, but for those that are to be compiled alone."""
-    openings = target.openings()
-    units = make_units(made.sources, made.flags, openings, alone)
-    texts, flags, holds = dict(made.sources), dict(made.flags), dict(made.holds)
-    for unit, names in units.items():
-        texts[unit] = unit_text(names, made.sources, openings)
-        flags[unit], holds[unit] = flags[names[0]], "; ".join(holds[n] for n in names if n in holds)
-        for name in names:
-            del texts[name]
-    return dataclasses.replace(made, sources=texts, flags=flags, holds=holds)
-
-
-def _build(
-    bundle: BundleWriter,
-    made: BuildInputs,
-    options: CompileOptions,
-    cache: Cache,
-    archiver: Archiver | None,
-    observer: Observer | None,
-) -> tuple[str, int]:
-    """Compile and link the library into the bundle: the hash of its file, and how many sources a compiler compiled."""
-
-    def tell(done: int, total: int, _: Object) -> None:
-        if observer:
-            observer(f"compile {done}/{total}", 0.0)
-
-    with (
-        work_folder(options.workdir, options.keep_intermediates) as folder,
-        compile_on(options, made.compiler) as workers,
-    ):
-        build = partial(build_objects, made.sources, made.headers, made.compiler, made.flags.__getitem__, cache)
-        seconds, fresh = Budget(**options.budget).compiling, made.custom.flags
-        objects = build(options.workers, folder, tell, seconds=seconds, holds=made.holds, fresh=fresh, workers=workers)
-        if options.emit == "objects":
-            bundle.add_objects([folder / o.path for o in objects])
-        name = soname(options.prefix)
-        inside = bundle.weights if options.embed_weights and bundle.weights.exists() else None
-        if archiver is not None:
-            bundle.add_archive(make_archive(archiver, made.compiler, objects, folder, inside, options.prefix))
-        built = link_library(made.compiler, objects, folder, inside, name=name, libraries=made.custom.libraries)
-        return bundle.add_library(built, inside is not None, name), sum(not o.cached for o in objects)
 
 
 @dataclass(frozen=True)
