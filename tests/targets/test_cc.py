@@ -246,11 +246,12 @@ def test_ziglang_builds_a_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert os.environ["PATH"] == str(tmp_path)
 
 
-# A cache of compilers, as ccache and sccache are: by a command and what lies in its folder. It counts what it compiles.
+# A cache of compilers, as ccache and sccache are: by a command and its preprocessed source. It counts what it compiles.
 CACHE = """store=$(dirname "$0")/store
 case " $* " in *" -c "*) ;; *) exec "$@" ;; esac
 for out; do :; done
-key=$(printf '%s\\n' "$@" | cat - src/*.[ch] probe.c 2> "$store/none" | sha256sum | cut -c1-64)
+"$@" -E 2> "$store/none"
+key=$(printf '%s\\n' "$@" | cat - "$out" 2> "$store/none" | sha256sum | cut -c1-64)
 test -f "$store/$key" || { "$@" && cp "$out" "$store/$key" && echo "$out" >> "$store/compiled"; } || exit
 exec cp "$store/$key" "$out\""""
 

@@ -437,13 +437,15 @@ def compile_model(
     tools = [toolchain.find(job.options, job.isa) for job in jobs] if built else []
     archiver = toolchain.archiver(options) if options.emit == "archive" else None
     cache = cache if cache is not None else Cache(cache_folder() if options.cache else None)
-    versions = prepare_versions(source, jobs, observer, other_weights(given or {}))
-    compilation = versions[0]
-    if check is not None:
-        check(compilation)
-    clock = Clock(observer)
-    clock.seconds = compilation.seconds
-    with BundleWriter(Path(out)) as bundle, _building(options, tools, cache, observer) as build:
+    with BundleWriter(Path(out)) as bundle, _building(options, tools, cache) as build:
+        if build is not None:
+            _add_shared(build, jobs[0].target, tools[0])
+        versions = prepare_versions(source, jobs, observer, other_weights(given or {}))
+        compilation = versions[0]
+        if check is not None:
+            check(compilation)
+        clock = Clock(observer)
+        clock.seconds = compilation.seconds
         kernels = _kernels(versions, tools)
         if build is not None:
             build.add(kernels.sources, kernels.headers, kernels.flags.__getitem__, kernels.holds)
@@ -517,15 +519,8 @@ def _host(c: Compilation, manifest: Manifest, weights: WeightsInfo, embedded: bo
 
 
 @contextlib.contextmanager
-def _building(
-    options: CompileOptions, tools: Sequence[Tools], cache: Cache, observer: Observer | None
-) -> Iterator[Build | None]:
+def _building(options: CompileOptions, tools: Sequence[Tools], cache: Cache) -> Iterator[Build | None]:
     """Compilers for a library's sources, in a work folder; None where only sources are written."""
-
-    def tell(done: int, total: int, _: Object) -> None:
-        if observer:
-            observer(f"compile {done}/{total}", 0.0)
-
     if not tools:
         yield None
         return
@@ -533,9 +528,15 @@ def _building(
     with (
         work_folder(options.workdir, options.keep_intermediates) as folder,
         compile_on(options, compiler) as workers,
-        Build(compiler, cache, options.workers, folder, tell, seconds, workers) as build,
+        Build(compiler, cache, options.workers, folder, None, seconds, workers) as build,
     ):
         yield build
+
+
+def _add_shared(build: Build, target: Target, tools: Tools) -> None:
+    """Compile what all libraries of a target have, while Python reads the model."""
+    sources = {name: target.host.text(name) for name in target.host.sources}
+    build.add(sources, all_headers(target.host), tools.host or tools.flags)
 
 
 @dataclass(frozen=True)
@@ -614,7 +615,13 @@ def _add_library(
     if build is None:
         return "", compilation
     flags = {name: (*(tools[0].host or tools[0].flags), *custom.flags.get(name, ())) for name in own}
+
+    def tell(done: int, total: int, _: Object) -> None:
+        if clock.observer:
+            clock.observer(f"compile {done}/{total}", 0.0)
+
     with clock.stage("compile"), blaming_users(custom, compilation.custom):
+        build.progress = tell
         build.add(own, kernels.headers, flags.__getitem__, fresh=custom.flags)
         library, compiled = _link(bundle, build, options, archiver, custom)
     warnings = (*compilation.warnings, *([build.cache.problem] if build.cache.problem else []))
