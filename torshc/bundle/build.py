@@ -228,9 +228,7 @@ class Build:
         if self._precompiled is None and (kernels := sum(FIRST in batch.headers_of(text) for text in new.values())):
             first = {name: includes[name] for name in batch.headers_of(FIRST)}
             self._precompiled = Precompiled(self.compiler, self._tool, first, self.cache, self.workdir, kernels)
-        order = sorted(
-            new, key=lambda name: len(new[name]), reverse=True
-        )  # so that no long one is left alone at the end
+        order = sorted(new, key=lambda name: -len(new[name]))  # so that no long one is left alone at the end
         try:
             self._futures.extend(self._pool.submit(self._one, batch, name, new[name]) for name in order)
         except RuntimeError as error:  # Python's for a thread that the system does not start

@@ -24,7 +24,7 @@ from ..bundle.browser import browser_files, require_device_only
 from ..bundle.build import Build, Object, link_library, make_archive, work_folder
 from ..bundle.build_script import build_script
 from ..bundle.cluster import compile_on
-from ..bundle.custom import CustomFiles, blaming_users, custom_files
+from ..bundle.custom import CustomFiles, blaming_users
 from ..bundle.host import CPU, HostProgram
 from ..bundle.host_source import all_headers, host_sources, own_header
 from ..bundle.layout import weights_layout
@@ -36,7 +36,6 @@ from ..bundle.sbom import sbom_text
 from ..bundle.script import assemble_script
 from ..bundle.state_file import state_header
 from ..bundle.stored import is_narrow, memory_bytes, stored_parts, stored_table
-from ..bundle.units import make_units, unit_text
 from ..bundle.weight_names import Array, with_values
 from ..bundle.weights import WeightsInfo
 from ..expr import DTYPES
@@ -64,13 +63,13 @@ from .compilation import (
     Compilation,
     commented_sources,
     constant_bytes,
-    kernel_headers,
     manifest_of,
     origins_of,
     put_forms,
 )
 from .forms import Compiled, Pins, with_forms
 from .job import Job, jobs_of
+from .kernel_sources import KernelSources, kernel_sources
 from .lowering import lower_groups, render_groups
 from .observed import Profile, observed_cases, padded_input, read_profiles, recorded_runs, without_padded
 from .pinned import with_pinned
@@ -446,7 +445,7 @@ def compile_model(
             check(compilation)
         clock = Clock(observer)
         clock.seconds = compilation.seconds
-        kernels = _kernels(versions, tools)
+        kernels = kernel_sources(versions, tools)
         if build is not None:
             build.add(kernels.sources, kernels.headers, kernels.flags.__getitem__, kernels.holds)
         with clock.stage("weights"):
@@ -539,49 +538,6 @@ def _add_shared(build: Build, target: Target, tools: Tools) -> None:
     build.add(sources, all_headers(target.host), tools.host or tools.flags)
 
 
-@dataclass(frozen=True)
-class KernelSources:
-    """The kernels of a library as they are compiled.
-
-    Attributes:
-        sources: text by file name, of units where several are compiled together.
-        headers: text by file name of what sources of the library may include.
-        flags: by the source's name.
-        holds: nodes, by the source's name.
-        custom: users' files beside them.
-    """
-
-    sources: Mapping[str, str]
-    headers: Mapping[str, str]
-    flags: Mapping[str, Sequence[str]]
-    holds: Mapping[str, str]
-    custom: CustomFiles
-
-
-def _kernels(versions: Sequence[Compilation], tools: Sequence[Tools]) -> KernelSources:
-    """The kernels of all forms of all versions, in units but for those that a person wrote.
-
-    Args:
-        tools: of each version; none where only sources are written.
-    """
-    target, forms = type(versions[0].target), [form for c in versions for form in reversed(c.forms)]
-    custom = custom_files(versions[0].custom, target.host, target.suffix)
-    headers = {**all_headers(target.host), **custom.headers}
-    for form in forms:
-        headers = {**kernel_headers(form), **headers}
-    texts = {name: text for c in forms for name, text in c.sources.items()}
-    flags = {n: t.flags for c, t in zip(versions, tools, strict=bool(tools)) for f in c.forms for n in f.sources}
-    holds = {name: nodes for c in forms for name, nodes in c.held_nodes.items()}
-    openings = target.openings()
-    units = make_units(texts, flags, openings, {n for c in forms for n in c.pinned}) if tools else {}
-    joined = {n for names in units.values() for n in names}
-    sources = {n: text for n, text in texts.items() if n not in joined}
-    for unit, names in units.items():
-        sources[unit] = unit_text(names, texts, openings)
-        flags[unit], holds[unit] = flags[names[0]], "; ".join(holds[n] for n in names if n in holds)
-    return KernelSources(sources, headers, flags, holds, custom)
-
-
 def _add_library(
     bundle: BundleWriter,
     hosts: Sequence[HostProgram],
@@ -605,12 +561,9 @@ def _add_library(
     own = {**own, **custom.sources}
     _describe(bundle, hosts[0], manifest, target, archiver is not None, custom.libraries)
     if options.keep_intermediates or options.emit in ("source", "objects"):
-        forms = [form for c in versions for form in reversed(c.forms)]
-        headers = {**headers, **custom.headers}
-        for form in forms:
-            headers = {**kernel_headers(form), **headers}
+        headers = {**kernels.own_headers, **headers, **custom.headers}
         script = build_script(target, {c.target.machine.version: c.isa for c in versions}, options, custom)
-        commented = {name: text for c in forms for name, text in commented_sources(c).items()}
+        commented = {name: text for c in kernels.forms for name, text in commented_sources(c).items()}
         bundle.add_sources({**commented, **own, **headers, **script})
     if build is None:
         return "", compilation
